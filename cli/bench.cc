@@ -48,13 +48,6 @@ struct AttentionCommand : CommonOptions {
   bool asks_for(Pass pass) const { return std::find(passes.begin(), passes.end(), name_of(pass)) != passes.end(); }
 };
 
-std::vector<DType> dtypes_of(const AttentionCommand& command) {
-  if (command.dtype == "f32") return {DType::float32};
-  if (command.dtype == "bf16") return {DType::bfloat16};
-  check_usage(command.dtype == "both", "[--dtype] found '{}', expected f32, bf16 or both", command.dtype);
-  return {DType::float32, DType::bfloat16};
-}
-
 void force_isa(const std::string& name) {
   std::string all;
   for (const Isa isa : available_isas()) {
@@ -62,16 +55,6 @@ void force_isa(const std::string& name) {
     all += fmt::format("{}{}", all.empty() ? "" : ", ", name_of(isa));
   }
   fail_usage("[--isa] found '{}', expected an instruction set that this CPU supports: {}", name, all);
-}
-
-float tolerance_from(const std::string& text) {
-  const bool power = text.starts_with("2^");
-  char* end = nullptr;
-  const double value = std::strtod(text.c_str() + (power ? 2 : 0), &end);
-  const double tolerance = power ? std::exp2(value) : value;
-  check_usage(!text.empty() && *end == '\0' && tolerance >= 0 && tolerance < 1,
-              "[--tolerance] found '{}', expected 0, a number below 1, or a power like 2^-24", text);
-  return static_cast<float>(tolerance);
 }
 
 bench::AttentionBenchSettings settings_of(const AttentionCommand& command) {
@@ -198,7 +181,7 @@ void run_contexts(const AttentionCommand& command, const bench::AttentionBenchSe
 void run_attention(AttentionCommand& command) {
   command.apply();
   if (!command.isa.empty()) force_isa(command.isa);
-  const std::vector<DType> dtypes = dtypes_of(command);
+  const std::vector<DType> dtypes = dtypes_from(command.dtype);
   const bench::AttentionBenchSettings settings = settings_of(command);
 
   say("{}\n{}, {} threads, {}, alibi {}\n", describe(settings), cpu_name(), threads(), name_of(isa()), version);
@@ -299,10 +282,28 @@ nlohmann::ordered_json bench_record(const char* name, const nlohmann::ordered_js
   return record;
 }
 
+std::vector<DType> dtypes_from(const std::string& name) {
+  if (name == "f32") return {DType::float32};
+  if (name == "bf16") return {DType::bfloat16};
+  check_usage(name == "both", "[--dtype] found '{}', expected f32, bf16 or both", name);
+  return {DType::float32, DType::bfloat16};
+}
+
+float tolerance_from(const std::string& text) {
+  const bool power = text.starts_with("2^");
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str() + (power ? 2 : 0), &end);
+  const double tolerance = power ? std::exp2(value) : value;
+  check_usage(!text.empty() && *end == '\0' && tolerance >= 0 && tolerance < 1,
+              "[--tolerance] found '{}', expected 0, a number below 1, or a power like 2^-24", text);
+  return static_cast<float>(tolerance);
+}
+
 void add_bench(CLI::App& app) {
   CLI::App& group = add_command_group(app, "bench", "Measure speed and memory on this machine");
   add_attention(group);
   add_bench_generate(group);
+  add_bench_sequence(group);
   add_bench_train(group);
   add_capture(group);
 }

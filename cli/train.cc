@@ -35,7 +35,8 @@ namespace alibi::cli {
 namespace {
 
 /// Options that control the command and are not settings of the run.
-const std::vector<std::string> not_settings = {"config", "resume", "overwrite", "plan", "ranks", "link", "help"};
+const std::vector<std::string> not_settings = {"config", "resume", "overwrite",      "plan",
+                                               "ranks",  "link",   "update-seconds", "help"};
 
 /// Runs with fewer FLOPs than this start without first measuring the machine's best rate.
 constexpr double kFlopsWorthMeasuring = 1e13;
@@ -230,8 +231,8 @@ void plan(TrainSettings& settings, const Command& command) {
 
 void run_train(TrainSettings& settings, const Command& command) {
   if (settings.plan) return plan(settings, command);
-  check_usage(!command.given("--ranks") && !command.given("--link"),
-              "[train] --ranks and --link belong to --plan; mpirun sets the number of ranks");
+  check_usage(!command.given("--ranks") && !command.given("--link") && !command.given("--update-seconds"),
+              "[train] --ranks, --link and --update-seconds belong to --plan; mpirun sets the number of ranks");
   join_ranks();
   complete(settings, command);
   complete_from(settings, command);
@@ -272,10 +273,9 @@ void run_train(TrainSettings& settings, const Command& command) {
       core::format_integer(options.batch_tokens), epochs);
   say_precision(options.precision, settings.train, settings.resumed);
   if (world() != nullptr) {
+    const int64_t shards = options.shards * options.sequence_ranks, each = shards / world()->size();
     say("{} ranks, each with {} of {} shards, {} threads\n", world()->size(),
-        options.shards % world()->size() == 0 ? fmt::format("{}", options.shards / world()->size())
-                                              : fmt::format("up to {}", options.shards / world()->size() + 1),
-        options.shards, threads());
+        shards % world()->size() == 0 ? fmt::format("{}", each) : fmt::format("up to {}", each + 1), shards, threads());
   }
   flush_output();
   if (!is_first_rank()) {

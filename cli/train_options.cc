@@ -35,6 +35,8 @@ void add_train_options(Command& command, TrainSettings& s) {
   command.count("--ranks", s.ranks, "With --plan: number of ranks, each on a host like this one", 1, 4096);
   command.value("--link", "RATE[,DELAY]", "With --plan: network between the ranks, such as 1Gbit,1ms [10Gbit]",
                 [&s](const std::string& word) { return read_link(word, s.link.bytes_per_second, s.link.delay); });
+  command.number("--update-seconds", s.update_seconds,
+                 "With --plan: seconds of an update in one process, instead of measuring a layer here", {.above = 0});
   command.group(training::OptionGroup::text);
   add_valid(command, s.valid);
   add_field(command, s.field);

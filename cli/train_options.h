@@ -27,6 +27,7 @@ struct TrainSettings : CommonOptions {
   bool plan = false, overwrite = false;
   int64_t ranks = 1;                                ///< of --plan
   training::Link link{.bytes_per_second = 1.25e9};  ///< of --plan
+  std::optional<double> update_seconds;             ///< of --plan; absent: measured
   GivenOptions<LanguageModelConfig> shape;
   GivenOptions<TrainOptions> train;
   GivenOptions<TrainRun> run;

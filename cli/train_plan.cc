@@ -90,13 +90,14 @@ void show_plan(const TrainSettings& settings, const LanguageModelConfig& config,
   say("\n{}{} FLOPs per token{}\n", config.adaptive ? "at most " : "", core::format_count(plan.flops_per_token),
       config.adaptive ? " (if all tokens were in the band that costs most)" : "");
   flush_output();  // the next measurement takes a while
-  const double seconds = timed(config, options);
+  const double seconds =
+      settings.update_seconds ? *settings.update_seconds * static_cast<double>(plan.updates) : timed(config, options);
   constexpr double year = 365.25 * 24 * 3600;
   const std::string time =
       seconds < year ? core::format_duration(seconds) : fmt::format("{} years", core::format_ratio(seconds / year));
-  say("Estimated time on this machine: {}, {} tokens/s (from the measured time of one layer, without evaluation "
-      "and checkpoints)\n",
-      time, core::format_count(static_cast<double>(plan.tokens) / seconds));
+  say("Estimated time on this machine: {}, {} tokens/s (from the {}, without evaluation and checkpoints)\n", time,
+      core::format_count(static_cast<double>(plan.tokens) / seconds),
+      settings.update_seconds ? "given time of an update" : "measured time of one layer");
   nlohmann::ordered_json json = {{"preset", settings.preset},
                                  {"position", name_of(t.position)},
                                  {"parameters", plan.parameters},

@@ -25,6 +25,7 @@
 #include "alibi/results.h"
 #include "alibi/runtime.h"
 #include "alibi/score.h"
+#include "alibi/sequence_parallel.h"
 #include "alibi/stream.h"
 #include "alibi/tensor.h"
 #include "alibi/tokenizer.h"

@@ -68,6 +68,7 @@ struct ALIBI_API TrainOptions {
   int64_t micro_batch_tokens = 4096;  ///< at most this many at once; fewer save memory and change only rounding
   int64_t shards = 1;  ///< groups of sequences whose gradients are summed apart; any number of ranks up to this one
                        ///< gives the same bits
+  int64_t sequence_ranks = 1;            ///< ranks that divide each sequence; the number of ranks is a multiple of it
   Precision precision = Precision::f32;  ///< of weights, activations and matrix products
   bool recompute = false;                ///< recompute activations in the backward pass: less memory, a fifth more time
   Optimizer optimizer = Optimizer::adamw;  ///< algorithm of an update

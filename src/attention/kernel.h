@@ -11,6 +11,14 @@
 
 namespace alibi::kernels {
 
+/// How a kernel computes calls with a part of the keys (key_part.h).
+struct PartSupport {
+  int64_t query_rows = 0, key_rows = 0;  ///< rows of its blocks
+  int64_t blocks_at_once = 0;            ///< key blocks that it visits before it applies the skip rule again
+  /// Maxima over the keys of the tensors. The kernel needs those over all keys: KeyPart::maxima.
+  std::vector<float> (*key_maxima)(const Problem& problem) = nullptr;
+};
+
 /// `forward` writes out and, unless state is null, lse and the data that its own backward pass needs. The caller
 /// allocates the tensors of the state. Both passes are called only for problems that `supports` accepts. They return
 /// false if they find infinity or NaN and cannot handle it. Then the state is unchanged, the output tensors are
@@ -19,6 +27,7 @@ struct Kernel {
   bool (*supports)(const Problem& problem);
   bool (*forward)(const Problem& problem, AttentionState* state);
   bool (*backward)(const Problem& problem, const AttentionState& state, const BiasSums& sums);
+  const PartSupport* parts = nullptr;  ///< null if every call must have all keys
   /// Why `supports` does not accept the problem, or empty. Null: the kernel does not say.
   std::string (*refusal)(const Problem& problem) = nullptr;
 };

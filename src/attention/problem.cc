@@ -46,10 +46,6 @@ void check_writable(const char* operation, const char* name, const Tensor& tenso
 /// One past the last byte of a contiguous tensor.
 const char* end_of(const Tensor& tensor) { return static_cast<const char*>(tensor.raw()) + tensor.bytes(); }
 
-TensorView view_of(const Tensor& tensor) {
-  return {tensor.raw(), tensor.stride(0), tensor.stride(1), tensor.stride(2)};
-}
-
 void check_offsets(const char* operation, const char* name, const std::vector<int32_t>& offsets, int64_t rows) {
   check(offsets.size() >= 2 && offsets.front() == 0 && offsets.back() == rows,
         "[{}] options.{} has {} offsets, expected at least 2, from 0 to {} (all rows)", operation, name, offsets.size(),
@@ -79,6 +75,8 @@ void add_sequence(const char* operation, const AttentionOptions& options, Sequen
         operation, sequence.number, padding, used);
   sequence.key_begin += padding;
   sequence.keys = used - padding;
+  sequence.first_query_drawn = sequence.query_begin;
+  sequence.first_key_drawn = sequence.key_begin;
   sequence.query_offset = options.query_offset.value_or(sequence.keys - sequence.queries);
   if (problem.block_table.defined()) {
     const int64_t pages = problem.block_table.size(1);

@@ -56,6 +56,10 @@ struct TensorView {
   }
 };
 
+inline TensorView view_of(const Tensor& tensor) {
+  return {tensor.raw(), tensor.stride(0), tensor.stride(1), tensor.stride(2)};
+}
+
 /// The queries and keys of a batch entry or of a packed sequence. Query row query_begin + i has position
 /// query_offset + i. Key row key_begin + j has position j. With pages, key rows are counted over the pages of the
 /// sequence.
@@ -65,6 +69,8 @@ struct Sequence {
   int64_t query_begin = 0, queries = 0;
   int64_t key_begin = 0, keys = 0;
   int64_t query_offset = 0;
+  int64_t first_query_drawn = 0, first_key_drawn = 0;  ///< row numbers of the first query and key for dropout: as
+                                                       ///< above, unless the tensors have a part of a longer sequence
   const int32_t* pages = nullptr;  ///< the page of each Problem::page_rows key rows; null without a block table
 };
 
@@ -83,6 +89,8 @@ struct ScoreScale {
     return softcap > 0 ? cap * std::tanh(x / cap) : x;
   }
 };
+
+struct KeyPart;
 
 struct Problem {
   DType dtype = DType::float32;              ///< data type of q, k, v, out and their gradients; not int32
@@ -103,6 +111,8 @@ struct Problem {
   float tolerance = 0;
 
   std::shared_ptr<const Biases> biases;
+
+  const KeyPart* part = nullptr;  ///< set if k and v have only a part of the keys (key_part.h)
 
   int64_t group() const { return heads / kv_heads; }
   ScoreScale score_scale() const { return {scale, softcap}; }

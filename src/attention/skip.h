@@ -40,6 +40,8 @@ class KeyNorms {
 
   /// The bound for one block. Different blocks may be set at the same time.
   void set(size_t sequence, int64_t kv_head, int64_t block, float norm);
+  /// The bound that was set, until accumulate().
+  float of_block(size_t sequence, int64_t kv_head, int64_t block) const { return from_[at(sequence, kv_head, block)]; }
   /// Computes the cumulative bounds from those of the single blocks.
   void accumulate();
 

@@ -29,17 +29,13 @@ double log2_sum(double a, double b) {
 /// A float that is at least x and exceeds it by at most one rounding.
 float above(double x) { return static_cast<float>(x + 0x1p-22 * std::abs(x)); }
 
-/// A sample of the rows of a sequence. It is smaller for short sequences, whose attention takes little time.
-struct Sample {
-  explicit Sample(int64_t rows) : count(std::clamp<int64_t>(rows / 32, std::min<int64_t>(rows, 8), centre_rows)) {
-    step = count > 0 ? rows / count : 1;
-  }
-  int64_t count = 0, step = 1;
-};
-
 }  // namespace
 
-WeightBounds::WeightBounds(const Problem& problem, int64_t block_rows)
+Sample::Sample(int64_t rows) : count(std::clamp<int64_t>(rows / 32, std::min<int64_t>(rows, 8), centre_rows)) {
+  step = count > 0 ? rows / count : 1;
+}
+
+WeightBounds::WeightBounds(const Problem& problem, int64_t block_rows, const LoadSample& load)
     : problem_(problem),
       block_rows_(block_rows),
       size_(round_up(problem.head_dim, 16)),
@@ -65,7 +61,11 @@ WeightBounds::WeightBounds(const Problem& problem, int64_t block_rows)
       const int64_t kv_head = i % problem.kv_heads;
       const Sequence& sequence = problem.sequences[s];
       const Sample keys(sequence.keys), queries(sequence.queries);
-      load_rows(problem, sequence, BlockIndex::Of::keys, keys.step, keys.count, kv_head, rows, size_);
+      const auto sample_of = [&](BlockIndex::Of of, const Sample& sample, int64_t head) {
+        if (load) return load(s, of, sample, head, rows);
+        load_rows(problem, sequence, of, sample.step, sample.count, head, rows, size_);
+      };
+      sample_of(BlockIndex::Of::keys, keys, kv_head);
       const size_t centre_at = number(s, kv_head, problem.kv_heads);
       float* const centre = &centres_[centre_at * static_cast<size_t>(size_)];
       make_centre(rows, keys.count, size_, centre);
@@ -73,7 +73,7 @@ WeightBounds::WeightBounds(const Problem& problem, int64_t block_rows)
       for (int64_t d = 0; d < size_; ++d) squares += static_cast<double>(centre[d]) * static_cast<double>(centre[d]);
       centre_norms_[centre_at] = above(std::sqrt(squares));
       for (int64_t head = kv_head * problem.group(); head < (kv_head + 1) * problem.group(); ++head) {
-        load_rows(problem, sequence, BlockIndex::Of::queries, queries.step, queries.count, head, rows, size_);
+        sample_of(BlockIndex::Of::queries, queries, head);
         const float typical =
             std::abs(problem.scale) * std::numbers::log2e_v<float> * median_norm(rows, queries.count, size_);
         lengths_[number(s, head, problem.heads)] =

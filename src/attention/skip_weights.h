@@ -13,12 +13,19 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <numbers>
 #include <vector>
 
 #include "attention/skip.h"
 
 namespace alibi::kernels {
+
+/// A sample of the rows of a sequence. It is smaller for short sequences, whose attention takes little time.
+struct Sample {
+  explicit Sample(int64_t rows);
+  int64_t count = 0, step = 1;  ///< rows 0, step, 2 * step, ...
+};
 
 /// The two stored values of x that enclose the queries of a block.
 struct Levels {
@@ -66,10 +73,30 @@ class WeightBounds {
     }
   };
 
-  /// Computes centres and typical lengths from samples of keys and queries. The caller then calls measure_keys() for
-  /// every block of every key/value head, and then accumulate().
-  WeightBounds(const Problem& problem, int64_t block_rows);
+  /// Loads a sample of the rows of a head of a sequence, as load_rows() does.
+  using LoadSample =
+      std::function<void(size_t sequence, BlockIndex::Of of, const Sample& sample, int64_t head, float* rows)>;
+  /// Computes centres and typical lengths from samples of keys and queries, which are those of the problem by default.
+  /// The caller then calls measure_keys() for every block of every key/value head, and then accumulate().
+  WeightBounds(const Problem& problem, int64_t block_rows, const LoadSample& load = {});
   void accumulate();
+  /// Calls visit(float&) for each number that measure_keys() computed for a block, until accumulate().
+  template <class Visit>
+  void each_of_block(int64_t block, const Visit& visit) {
+    for (size_t s = 0; s < blocks().sequences(); ++s) {
+      for (int64_t kv_head = 0; kv_head < problem_.kv_heads; ++kv_head) {
+        float radius = radii_.of_block(s, kv_head, block), norm = norms_.of_block(s, kv_head, block);
+        visit(radius);
+        visit(norm);
+        set_norms(s, kv_head, block, radius, norm);
+      }
+      for (int64_t head = 0; head < problem_.heads; ++head) {
+        for (float& value : block_before(s, head, block)) visit(value);
+        if (problem_.causal) continue;
+        for (float& value : block_from(s, head, block)) visit(value);
+      }
+    }
+  }
 
   Head head(size_t sequence, int64_t head) const;
   const BlockIndex& blocks() const { return radii_.blocks(); }

@@ -31,6 +31,8 @@ void ask_for_huge_pages(void* memory, size_t bytes);
 /// A hint that these bytes of a read-only map of a file are not read again soon: their whole pages leave the process's
 /// resident memory, and reading them again reads the file again.
 void drop_mapped_pages(const void* begin, size_t bytes);
+/// Gives memory that was freed, and that the C library keeps, back to the system.
+void return_free_memory();
 /// Peak resident memory of the process since the last reset; 0 if it cannot be read.
 int64_t peak_resident_bytes();
 /// False if the system cannot reset it.

@@ -94,10 +94,14 @@ int64_t system::peak_resident_bytes() {
   return 0;
 }
 
-bool system::reset_peak_resident_bytes() {
+void system::return_free_memory() {
 #if defined(__GLIBC__)
-  malloc_trim(0);  // memory freed earlier must not count in this measurement
+  malloc_trim(0);
 #endif
+}
+
+bool system::reset_peak_resident_bytes() {
+  return_free_memory();  // memory freed earlier must not count in this measurement
   std::ofstream clear("/proc/self/clear_refs");
   clear << "5";  // proc(5): resets the peak resident set size
   clear.flush();

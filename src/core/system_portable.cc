@@ -46,6 +46,8 @@ void system::ask_for_huge_pages(void*, size_t) {}
 
 void system::drop_mapped_pages(const void*, size_t) {}
 
+void system::return_free_memory() {}
+
 int64_t system::peak_resident_bytes() {
   struct rusage usage {};
   if (::getrusage(RUSAGE_SELF, &usage) != 0) return 0;

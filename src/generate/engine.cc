@@ -7,6 +7,7 @@
 
 #include "core/check.h"
 #include "core/memory.h"
+#include "core/system.h"
 #include "generate/engine_requests.h"
 #include "generate/prefix_cache.h"
 #include "generate/sampling.h"
@@ -22,6 +23,9 @@ using generation::EngineJob;
 using generation::EngineText;
 using generation::Logits;
 using Clock = std::chrono::steady_clock;
+
+/// An engine without requests for this long gives its temporary memory back.
+constexpr std::chrono::seconds time_until_idle{1};
 
 double seconds_between(Clock::time_point start, Clock::time_point end) {
   return std::chrono::duration<double>(end - start).count();
@@ -73,6 +77,7 @@ struct [[gnu::visibility("hidden")]] Engine::State {
   std::list<EngineJob> jobs;  // prompts that are read take turns in this order
   generation::PrefixCache prefixes;
   model::PassMemory memory;
+  std::optional<const core::KeepMemory> keep;  // temporary memory is reused in the next step
 
   void run();
   void check_request(const EngineRequest& request) const;
@@ -133,8 +138,8 @@ int64_t Engine::State::slots_in_use() const {
 }
 
 void Engine::State::run() {
-  const core::KeepMemory keep;  // temporary memory is reused in the next step
   while (admit()) {
+    if (!keep) keep.emplace();
     const auto start = Clock::now();
     try {
       step();
@@ -154,7 +159,14 @@ bool Engine::State::admit() {
   const auto cancelled_waiting = [&] {
     return std::any_of(waiting.begin(), waiting.end(), [](const auto& shared) { return shared->cancelled.load(); });
   };
-  changed.wait(lock, [&] { return stopped || !jobs.empty() || !waiting.empty() || cancelled_waiting(); });
+  const auto has_work = [&] { return stopped || !jobs.empty() || !waiting.empty() || cancelled_waiting(); };
+  if (!changed.wait_for(lock, time_until_idle, has_work)) {
+    lock.unlock();
+    keep.reset();
+    core::system::return_free_memory();
+    lock.lock();
+    changed.wait(lock, has_work);
+  }
   if (stopped) {
     for (const auto& shared : waiting) shared->cancelled = true;
     for (EngineJob& job : jobs) job.shared->cancelled = true;

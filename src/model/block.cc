@@ -289,7 +289,13 @@ void Block::attend_text(const Heads& heads, Tensor attended, Pass& pass, Pass& t
     }
   }
   const bool kept = pass.memory.mode.keep != Keep::nothing;
-  attention(heads.q, heads.k, heads.v, options, attended, kept ? &pass.memory.products_of(layer_).attention : nullptr);
+  BlockProducts& products = pass.memory.products_of(layer_);
+  if (pass.ranks != nullptr) {
+    attention_over_ranks(*pass.ranks, pass.sequence_length, heads.q, heads.k, heads.v, options, attended,
+                         kept ? &products.divided : nullptr);
+    return;
+  }
+  attention(heads.q, heads.k, heads.v, options, attended, kept ? &products.attention : nullptr);
 }
 
 // Computes dnormed and the gradients of branch = out(attended).
@@ -302,9 +308,15 @@ void Block::attention_backward(const Tensor& dbranch, Pass& pass) const {
   Heads dheads = split(scratch.dqkv, pass);
   const Shape& per_head = heads.q.shape();
   position_.bias_backward(layer_, bias_of(pass), [&](const AttentionBiasGradients& bias_gradients) {
-    alibi::attention_backward(scratch.dattended.reshape(per_head), heads.q, heads.k, heads.v,
-                              products.attended.reshape(per_head), products.attention, attention_options(pass, pass),
-                              dheads.q, dheads.k, dheads.v, bias_gradients);
+    const Tensor dout = scratch.dattended.reshape(per_head), out = products.attended.reshape(per_head);
+    const AttentionOptions options = attention_options(pass, pass);
+    if (pass.ranks != nullptr) {
+      attention_over_ranks_backward(*pass.ranks, pass.sequence_length, dout, heads.q, heads.k, heads.v, out,
+                                    products.divided, options, dheads.q, dheads.k, dheads.v, bias_gradients);
+      return;
+    }
+    alibi::attention_backward(dout, heads.q, heads.k, heads.v, out, products.attention, options, dheads.q, dheads.k,
+                              dheads.v, bias_gradients);
   });
   position_.rotate_backward(dheads.q, dheads.k, pass.position);
   limit_and_normalize_backward(products, scratch.dqkv, scratch.dattended);

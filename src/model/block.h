@@ -4,6 +4,7 @@
 #include <string>
 
 #include "alibi/attention.h"
+#include "alibi/sequence_parallel.h"
 #include "alibi/transformer.h"
 #include "model/layers.h"
 #include "model/position.h"
@@ -28,7 +29,8 @@ struct BlockProducts {
   Normed q, k;      // with QK norm
   Tensor attended;  // [R, C]; in inference it reuses the memory of `normed`
   AttentionState attention;
-  Tensor up;  // [R, F], gated: [R, 2F]; in inference for some rows at a time
+  SequenceAttentionState divided;  // instead of `attention`, if ranks divide the sequences
+  Tensor up;                       // [R, F], gated: [R, 2F]; in inference for some rows at a time
 
   void each(const TransformerConfig& config, const PassMode& mode, int64_t rows, const VisitTensor& visit);
 };

@@ -168,6 +168,11 @@ const Transformer& model::transformer_of(const LanguageModel& model) { return co
 void model::on_layer_gradients(LanguageModel& model, std::function<void(int layer)> call) {
   core::state_of(core::state_of(model).transformer).on_layer_gradients = std::move(call);
 }
+void model::divide_sequences(LanguageModel& model, const SequenceRanks* ranks, int64_t length) {
+  core::StateOf<Transformer>& state = core::state_of(core::state_of(model).transformer);
+  state.ranks = ranks;
+  state.sequence_length = length;
+}
 void model::check_files(const LanguageModel& model) { core::state_of(model).check_files(); }
 
 Tensor model::classify(const LanguageModel& model, const Tensor& states) {

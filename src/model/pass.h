@@ -9,6 +9,7 @@
 
 #include "alibi/kv_cache.h"
 #include "alibi/language_model.h"
+#include "alibi/sequence_parallel.h"
 #include "attention/decode/eviction.h"
 #include "core/memory.h"
 #include "core/random.h"
@@ -86,7 +87,11 @@ struct Pass {
   /// Options that the position method sets for attention: one for all layers, or one for each. Set before the first
   /// layer.
   std::vector<AttentionOptions> biases;
-  std::optional<StepSeed> seed;    ///< training: the random numbers of dropout; absent: no dropout
+  std::optional<StepSeed> seed;  ///< training: the random numbers of dropout; absent: no dropout
+  /// Training: the ranks that divide each sequence, and the length of the whole sequences, of which the input has this
+  /// rank's shard; `position` is its first row. Null: the input has whole sequences.
+  const SequenceRanks* ranks = nullptr;
+  int64_t sequence_length = 0;
   AttentionObserver on_attention;  ///< receives the inputs of each layer's attention, first layer first
   PassMemory memory;
 

@@ -173,8 +173,12 @@ Tensor Transformer::operator()(const Tensor& x) const {
 }
 
 Tensor Transformer::forward(const Tensor& x, const StepSeed& seed) {
-  state_->training.seed = seed;
-  return state_->forward(x, state_->recompute ? model::Keep::sums : model::Keep::all, state_->training);
+  model::Pass& pass = state_->training;
+  pass.seed = seed;
+  pass.ranks = state_->ranks;
+  pass.sequence_length = state_->sequence_length;
+  pass.position = pass.ranks ? sequence_shard(pass.sequence_length, pass.ranks->rank, pass.ranks->count).first : 0;
+  return state_->forward(x, state_->recompute ? model::Keep::sums : model::Keep::all, pass);
 }
 
 Tensor Transformer::backward(const Tensor& dy_in) {

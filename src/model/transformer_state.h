@@ -35,6 +35,10 @@ struct TransformerLayers {
 /// pass, from the last layer to the first.
 void on_layer_gradients(LanguageModel& model, std::function<void(int layer)> call);
 
+/// From now on, training gets this rank's shards of sequences of `length` tokens, which `ranks` divide; null: whole
+/// sequences. `ranks` must outlive the training.
+void divide_sequences(LanguageModel& model, const SequenceRanks* ranks, int64_t length);
+
 /// The options of attention for reading this number of further tokens of a text.
 std::vector<AttentionOptions> biases_of(const PositionMethod& position, const TransformerConfig& config,
                                         const Pass& text, int64_t tokens);
@@ -49,6 +53,8 @@ struct [[gnu::visibility("hidden")]] Transformer::State : model::TransformerLaye
   bool recompute = false;
   model::Pass training;
   std::function<void(int layer)> on_layer_gradients;
+  const SequenceRanks* ranks = nullptr;  ///< of the training pass
+  int64_t sequence_length = 0;
 
   /// Without a seed the parameters are not initialized.
   State(const TransformerConfig& config_in, std::optional<uint64_t> seed);

@@ -15,7 +15,7 @@ namespace alibi::ranks {
 
 /// Which exchange a message belongs to. Messages with the same tag between the same ranks arrive in the order in which
 /// they were sent.
-enum class Tag : uint8_t { control, values, weights, optimizer, results, gradients };
+enum class Tag : uint8_t { control, values, weights, optimizer, results, sequence, gradients };
 
 /// A message on its way.
 class Transfer {

@@ -125,13 +125,21 @@ std::span<const MicroBatch> Update::of_shard(int shard) const {
   return std::span(batches_).subspan(begin, ends_[index] - begin);
 }
 
-double Update::accumulate(LanguageModel& model, const MicroBatch& at) const {
+double Update::accumulate(LanguageModel& model, const MicroBatch& at, const SequenceRanks* ranks) const {
   const std::span<const int64_t> together = std::span(blocks_).subspan(at.begin, at.end - at.begin);
-  const Batch batch =
-      masking_ ? order_.masked_batch(together, *masking_, static_cast<int64_t>(at.begin) * options_.train_length)
-               : order_.batch(together);
+  Batch batch = masking_
+                    ? order_.masked_batch(together, *masking_, static_cast<int64_t>(at.begin) * options_.train_length)
+                    : order_.batch(together);
+  uint64_t part = at.part;
+  if (ranks != nullptr) {
+    const auto [first, rows] = sequence_shard(batch.ids.size(1), ranks->rank, ranks->count);
+    batch.ids = batch.ids.slice(1, first, first + rows).clone();
+    batch.targets = batch.targets.slice(1, first, first + rows).clone();
+    // Every rank draws random numbers of its own.
+    part = part * static_cast<uint64_t>(ranks->count) + static_cast<uint64_t>(ranks->rank);
+  }
   return model.accumulate_gradients(batch.ids, batch.targets, 1.0f / static_cast<float>(targets_),
-                                    {options_.seed, static_cast<uint64_t>(step_), at.part});
+                                    {options_.seed, static_cast<uint64_t>(step_), part});
 }
 
 UpdateLoss compute_gradients(LanguageModel& model, BlockOrder& order, int64_t step, const TrainOptions& options) {

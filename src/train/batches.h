@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "alibi/sequence_parallel.h"
 #include "alibi/tensor.h"
 #include "alibi/train.h"
 #include "evaluate/masking.h"
@@ -65,8 +66,11 @@ class Update {
   int64_t tokens() const { return tokens_; }    ///< number of tokens that the model reads
   int64_t targets() const { return targets_; }  ///< number of tokens that it predicts, at least 1
   std::span<const MicroBatch> of_shard(int shard) const;
-  /// Adds the gradients of the mean loss of the update. Returns the sum of the losses of the micro-batch.
-  double accumulate(LanguageModel& model, const MicroBatch& batch) const;
+  /// Number of tokens of each block of the micro-batch.
+  int64_t length_of(const MicroBatch& batch) const { return order_.length_of(blocks_[batch.begin]); }
+  /// Adds the gradients of the mean loss of the update. Returns the sum of the losses of the micro-batch. With ranks
+  /// that divide the blocks (model::divide_sequences), only of this rank's tokens.
+  double accumulate(LanguageModel& model, const MicroBatch& batch, const SequenceRanks* ranks = nullptr) const;
 
  private:
   const BlockOrder& order_;

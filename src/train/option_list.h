@@ -34,6 +34,10 @@ inline constexpr auto formats::options_of<TrainOptions> = std::to_array<formats:
      .help = "Parts of an update whose gradients are summed separately, and largest number of ranks of mpirun, which "
              "change "
              "no bit"},
+    {ALIBI_OPTION(TrainOptions, sequence_ranks), .range = {.least = 1, .most = 1024},
+     .help =
+         "Ranks of mpirun that divide every training sequence, for sequences that are too long for one process; the "
+         "number of ranks must be a multiple"},
     {ALIBI_OPTION(TrainOptions, mask_rate), .range = {.above = 0, .most = 1},
      .help = "Encoders: fraction of tokens to predict; 80 % are masked, 10 % replaced at random, 10 % left unchanged"},
     {ALIBI_OPTION(TrainOptions, precision),

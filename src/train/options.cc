@@ -55,6 +55,11 @@ void TrainOptions::validate() const {
       "[train] shards is {}, but an update has {} training sequences, so some shards would be empty; choose fewer "
       "shards or larger updates",
       shards, blocks);
+  constexpr int64_t least_shard = 192;  // sequence_shard() divides after multiples of it
+  check_usage(
+      train_length >= sequence_ranks * least_shard || sequence_ranks == 1,
+      "[train] sequence_ranks is {}, but training sequences have {} tokens; expected at least {}, {} for each rank",
+      sequence_ranks, train_length, sequence_ranks * least_shard, least_shard);
   check_usage(patience == 0 || eval_steps > 0,
               "[train] patience is {}, but eval_steps is 0, so nothing would be evaluated; set eval_steps", patience);
 }

@@ -25,6 +25,9 @@ RankPlan plan_ranks(const LanguageModelConfig& config, const TrainOptions& optio
   const auto shards = static_cast<int>(options.shards);
   check_usage(ranks >= 1 && ranks <= shards,
               "[train] the number of ranks is {}, expected 1 to the number of shards, {}", ranks, shards);
+  check_usage(options.sequence_ranks == 1,
+              "[train] sequence_ranks is {}, expected 1: a plan does not know the traffic of divided sequences",
+              options.sequence_ranks);
   check_usage(link.bytes_per_second > 0, "[train] the link carries {} bytes per second, expected more than 0",
               link.bytes_per_second);
   int most_shards = 0;

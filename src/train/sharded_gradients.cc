@@ -6,8 +6,10 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/parallel.h"
 #include "model/transformer_state.h"
 #include "nn/elementwise.h"
+#include "ranks/sequence.h"
 #include "train/background.h"
 #include "train/optimizer.h"
 
@@ -30,6 +32,20 @@ std::vector<std::vector<size_t>> groups_of(const std::vector<Parameter*>& parame
 
 }  // namespace
 
+void check_ranks(int ranks, const TrainOptions& options) {
+  const int64_t divide = options.sequence_ranks, most = options.shards * divide;
+  check_usage(ranks <= most,
+              "[train] {} ranks were started, but the run has {} shards{}, which is the largest number of ranks; set "
+              "shards to {} or a multiple of it",
+              ranks, options.shards, divide > 1 ? fmt::format(" of sequences for {} ranks each", divide) : "",
+              core::ceil_div(ranks, divide));
+  if (divide == 1) return;
+  check_usage(ranks % divide == 0 && options.shards % std::max<int64_t>(1, ranks / divide) == 0,
+              "[train] {} ranks were started, sequence_ranks is {} and shards is {}; expected a number of ranks of "
+              "mpirun that is {} times a divisor of shards",
+              ranks, divide, options.shards, divide);
+}
+
 ShardedGradients::ShardedGradients(ranks::Group* group, const Owners& owners, LanguageModel& model,
                                    const TrainOptions& options)
     : group_(group),
@@ -37,7 +53,8 @@ ShardedGradients::ShardedGradients(ranks::Group* group, const Owners& owners, La
       model_(model),
       options_(options),
       parameters_(model.parameters()),
-      own_(ranks::shards_of(group == nullptr ? 0 : group->rank(), owners.ranks(), static_cast<int>(options.shards))),
+      shards_(static_cast<int>(options.shards * options.sequence_ranks)),
+      own_(ranks::shards_of(group == nullptr ? 0 : group->rank(), owners.ranks(), shards_)),
       groups_(groups_of(parameters_, model.config().transformer.layers)) {
   if (group_ != nullptr) background_ = std::make_unique<Background>();
 }
@@ -55,7 +72,7 @@ void ShardedGradients::keep(int shard) {
   for (Parameter* parameter : parameters_) kept.push_back(std::exchange(parameter->gradient, Tensor()));
   while (nodes_.size() > 1) {
     const ranks::Shards left = nodes_[nodes_.size() - 2], right = nodes_.back(), both{left.first, right.last};
-    const std::vector<ranks::Shards> whole = ranks::nodes_within(both, static_cast<int>(options_.shards));
+    const std::vector<ranks::Shards> whole = ranks::nodes_within(both, shards_);
     if (whole.size() != 1 || ranks::middle_of(both) != left.last) break;
     for (size_t i = 0; i < parameters_.size(); ++i) {
       Tensor& sum = earlier_[earlier_.size() - 2][i];
@@ -76,14 +93,14 @@ void ShardedGradients::finish(size_t group_of_parameters) {
   const std::vector<size_t>& together = groups_[group_of_parameters];
   std::vector<ranks::Shards> nodes = nodes_;
   nodes.push_back({own_.last - 1, own_.last});
-  for (const auto& [left, right] : ranks::sums_of(nodes, own_, static_cast<int>(options_.shards))) {
+  for (const auto& [left, right] : ranks::sums_of(nodes, own_, shards_)) {
     for (const size_t i : together) {
       Tensor sum = gradient(left, i);
       nn::add(sum, gradient(right, i), sum);
     }
   }
   if (group_ == nullptr) return;
-  const std::vector<ranks::Shards> largest = ranks::nodes_within(own_, static_cast<int>(options_.shards));
+  const std::vector<ranks::Shards> largest = ranks::nodes_within(own_, shards_);
   std::vector<std::vector<Part>> parts;
   std::vector<int64_t> elements;
   for (int rank = 0; rank < owners_.ranks(); ++rank) {
@@ -100,28 +117,60 @@ void ShardedGradients::finish(size_t group_of_parameters) {
                                  [&](const ranks::Shards& one) { return one.first == largest[node].first; });
     pack(parts[static_cast<size_t>(owner)], tensors_of(static_cast<size_t>(at - nodes.begin())), to);
   };
-  const std::vector<float> sums =
-      ranks::reduce_scatter(*group_, static_cast<int>(options_.shards), {elements, pack_node});
+  const std::vector<float> sums = ranks::reduce_scatter(*group_, shards_, {elements, pack_node});
   unpack(sums, parts[static_cast<size_t>(group_->rank())], tensors_of(nodes_.size()));
+}
+
+std::span<const MicroBatch> ShardedGradients::blocks_of(const Update& update, int shard) const {
+  return update.of_shard(shard % static_cast<int>(options_.shards));
+}
+
+std::vector<int> ShardedGradients::dividers(int64_t length) const {
+  constexpr int64_t least_rows = 192;  // fewer ranks divide a shorter sequence, so that each of them has rows
+  const auto count = std::clamp<int64_t>(length / least_rows, 1, options_.sequence_ranks);
+  const int apart = group_->size() / static_cast<int>(options_.sequence_ranks);
+  std::vector<int> members;
+  for (int part = 0; part < count; ++part) members.push_back(part * apart + group_->rank() % apart);
+  return members;
+}
+
+bool ShardedGradients::has_part_of(const Update& update, const MicroBatch& batch) const {
+  if (options_.sequence_ranks == 1) return true;
+  const std::vector<int> members = dividers(update.length_of(batch));
+  return std::find(members.begin(), members.end(), group_->rank()) != members.end();
+}
+
+double ShardedGradients::accumulate(const Update& update, const MicroBatch& batch) {
+  if (options_.sequence_ranks == 1) return update.accumulate(model_, batch);
+  if (!has_part_of(update, batch)) return 0;
+  const int64_t length = update.length_of(batch);
+  const SequenceRanks ranks = ranks::sequence_ranks(*group_, dividers(length));
+  model::divide_sequences(model_, &ranks, length);
+  const double loss = update.accumulate(model_, batch, &ranks);
+  model::divide_sequences(model_, nullptr, 0);
+  return loss;
 }
 
 /// Accumulates the gradients of the last shard of this rank. Those of a layer are complete before the backward pass
 /// ends.
 double ShardedGradients::accumulate_last(const Update& update) {
-  const std::span<const MicroBatch> batches = update.of_shard(own_.last - 1);
+  const std::span<const MicroBatch> batches = blocks_of(update, own_.last - 1);
   double loss = 0;
-  for (const MicroBatch& batch : batches.first(batches.size() - 1)) loss += update.accumulate(model_, batch);
-  if (group_ != nullptr) {
+  for (const MicroBatch& batch : batches.first(batches.size() - 1)) loss += accumulate(update, batch);
+  const bool has_part = has_part_of(update, batches.back());
+  if (group_ != nullptr && has_part) {
     model::on_layer_gradients(model_, [this](int layer) {
       background_->add([this, layer] { finish(groups_.size() - 2 - static_cast<size_t>(layer)); });
     });
   }
-  loss += update.accumulate(model_, batches.back());
+  loss += accumulate(update, batches.back());
   model::on_layer_gradients(model_, {});
   if (group_ == nullptr) {
     for (size_t i = 0; i < groups_.size(); ++i) finish(i);
   } else {
-    background_->add([this] { finish(groups_.size() - 1); });
+    for (size_t i = has_part ? groups_.size() - 1 : 0; i < groups_.size(); ++i) {
+      background_->add([this, i] { finish(i); });
+    }
     background_->wait();
   }
   return loss;
@@ -129,7 +178,7 @@ double ShardedGradients::accumulate_last(const Update& update) {
 
 ShardedGradients::Sums ShardedGradients::compute(BlockOrder& order, int64_t step) {
   const Update update(model_, order, step, options_);
-  std::vector<double> losses(static_cast<size_t>(options_.shards));
+  std::vector<double> losses(static_cast<size_t>(shards_));
   for (int shard = own_.first; shard < own_.last; ++shard) {
     model_.zero_gradients();
     double& loss = losses[static_cast<size_t>(shard)];
@@ -137,7 +186,7 @@ ShardedGradients::Sums ShardedGradients::compute(BlockOrder& order, int64_t step
       loss = accumulate_last(update);
       continue;
     }
-    for (const MicroBatch& batch : update.of_shard(shard)) loss += update.accumulate(model_, batch);
+    for (const MicroBatch& batch : blocks_of(update, shard)) loss += accumulate(update, batch);
     keep(shard);
   }
   if (group_ == nullptr && !earlier_.empty()) {  // the sums are in the first node
@@ -159,9 +208,7 @@ ShardedGradients::Sums ShardedGradients::sums_of_all(const Update& update, const
   // Each rank sends the losses of its shards and the sums of squares of its parts.
   std::vector<std::vector<double>> values;
   std::vector<std::span<std::byte>> memory;
-  const auto shards_of = [&](int rank) {
-    return ranks::shards_of(rank, group_->size(), static_cast<int>(options_.shards));
-  };
+  const auto shards_of = [&](int rank) { return ranks::shards_of(rank, group_->size(), shards_); };
   for (int rank = 0; rank < group_->size(); ++rank) {
     values.emplace_back(static_cast<size_t>(shards_of(rank).count()) + owners_.parts_of(rank).size());
   }

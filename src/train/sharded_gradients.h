@@ -15,6 +15,9 @@ namespace alibi::training {
 
 class Background;
 
+/// Throws UsageError unless this number of ranks can divide the work.
+void check_ranks(int ranks, const TrainOptions& options);
+
 class ShardedGradients {
  public:
   /// `group` is null if there are no other ranks. Keeps the references.
@@ -37,6 +40,13 @@ class ShardedGradients {
  private:
   /// The gradients of this rank's shards: earlier ones in `earlier_`, the last one in the parameters.
   const Tensor& gradient(size_t node, size_t parameter) const;
+  /// The micro-batches of a shard. With ranks that divide the sequences, shard `part * options.shards + i` has this
+  /// part of the tokens of the blocks that shard i has otherwise.
+  std::span<const MicroBatch> blocks_of(const Update& update, int shard) const;
+  /// The ranks that divide the sequences of this length of which this rank may have a part.
+  std::vector<int> dividers(int64_t length) const;
+  bool has_part_of(const Update& update, const MicroBatch& batch) const;
+  double accumulate(const Update& update, const MicroBatch& batch);
   double accumulate_last(const Update& update);
   void keep(int shard);
   void finish(size_t group_of_parameters);
@@ -47,7 +57,8 @@ class ShardedGradients {
   LanguageModel& model_;
   const TrainOptions& options_;
   std::vector<Parameter*> parameters_;
-  ranks::Shards own_;  // shards of this rank
+  int shards_;         // parts of the update whose gradients are summed apart
+  ranks::Shards own_;  // those of this rank
   std::vector<std::vector<size_t>> groups_;
   std::vector<ranks::Shards> nodes_;          // of earlier_
   std::vector<std::vector<Tensor>> earlier_;  // [node][parameter]

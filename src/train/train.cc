@@ -362,10 +362,7 @@ TrainResult training::train_over(ranks::Group* group, LanguageModel& model, std:
                                  const TrainOptions& options, const TrainRun& run) {
   options.validate();
   if (group != nullptr && group->size() == 1) group = nullptr;
-  check_usage(group == nullptr || group->size() <= options.shards,
-              "[train] {} ranks were started, but the run has {} shards, which is the largest number of ranks; set "
-              "shards to {} or a multiple of it",
-              group == nullptr ? 1 : group->size(), options.shards, group == nullptr ? 1 : group->size());
+  training::check_ranks(group == nullptr ? 1 : group->size(), options);
   check_usage(group == nullptr || model.device() == Device::cpu, "[train] ranks train on CPUs, the model is on {}",
               name_of(model.device()));
   options.check_text(static_cast<int64_t>(tokens.size()));

@@ -14,7 +14,7 @@ import unittest
 
 COMMAND = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "build/alibi"
 COMMANDS = ("compare", "report", "tokenize", "train", "eval", "generate", "score", "embed", "rerank", "serve", "info", "convert",
-            "bench attention", "bench train", "bench capture")
+            "bench attention", "bench sequence", "bench train", "bench capture")
 METHODS = ("alibi", "sinusoidal", "rotary", "t5", "learned", "none")
 SENTENCE = "the quick brown fox jumps over the lazy dog and runs away from number {}\n"
 TINY_TRAINING = ("--train-length", "32", "--train-tokens", "4k", "--batch-tokens", "512")

@@ -237,6 +237,18 @@ class EndToEnd(CliTest):
             self.assertGreater(point["seconds"], 0)
             self.assertLessEqual(point["visited"], 1)
 
+    def test_bench_sequence(self):
+        self.succeeds("bench", "sequence", "--length", "900", "--ranks", "3", "--heads", "2", "--head-dim", "16",
+                      "--json", self.folder / "b.json")
+        points = self.json_of("b.json")["points"]
+        self.assertEqual([point["dtype"] for point in points], ["float32", "bfloat16"])
+        for point in points:
+            self.assertTrue(point["same_bits"])
+            self.assertEqual(len(point["visited"]), 3)
+            self.assertGreater(sum(point["forward_bytes"]), 0)
+            self.assertGreater(sum(point["backward_bytes"]), 0)
+        self.assertLess(max(points[0]["relative_difference"].values()), 1e-5)
+
     def test_bench_train(self):
         text = self.succeeds("bench", "train", "--presets", "tiny", "--lengths", "64,32", "--positions",
                              "t5,none", "--batch-tokens", "128", "--vocab-size", "300", "--seconds", "0",

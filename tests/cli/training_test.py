@@ -44,7 +44,7 @@ class TrainingConfig(CliTest):
         text = self.succeeds("train", "--help")
         options = {name[2:] for name in re.findall(r"^ +(?:-o,)?(--[a-z0-9-]+)", text, re.MULTILINE)}
         # How to compute, not what; of two ways to say a thing the one that was taken; what the preset says.
-        left_out = {"help", "from", "resume", "overwrite", "config", "plan", "ranks", "link", "json", "threads", "epochs", "warmup-steps", "vocab-size",
+        left_out = {"help", "from", "resume", "overwrite", "config", "plan", "ranks", "link", "update-seconds", "json", "threads", "epochs", "warmup-steps", "vocab-size",
                     "like", *WRITTEN_IF_GIVEN}
         self.assertIn('\n  "train-length": 32,\n', (self.model / "train.json").read_text(), "a file that people can edit")
         self.assertEqual(options - left_out | {"text"}, set(written))
@@ -185,6 +185,12 @@ class TrainingPlan(CliTest):
         self.assertEqual(sum(v for k, v in plan["bytes"].items() if k != "all"), plan["bytes"]["all"])
         self.assertGreater(plan["seconds"], 0)
         self.fails(2, "--train-tokens", "train", "--plan", "--epochs", "2")
+        self.succeeds("train", "--plan", "--batch-tokens", "8192", "--train-tokens", "81920", "--ranks", "4", "--shards", "4",
+                      "--link", "1Gbit,1ms", "--update-seconds", "0.5", "--json", file)
+        planned = self.json_of(file.name)
+        self.assertEqual(planned["seconds"], 5)
+        self.assertEqual(planned["ranks"]["seconds_per_update"]["compute"], 0.125)
+        self.fails(2, "belong to --plan", "train", self.text, "--update-seconds", "1")
 
     def test_every_position_method_has_one(self):
         for position in METHODS:

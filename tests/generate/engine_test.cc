@@ -16,6 +16,7 @@
 #include "alibi/evaluate.h"
 #include "alibi/runtime.h"
 #include "core/access.h"
+#include "core/memory.h"
 #include "core/random.h"
 #include "testing.h"
 
@@ -228,6 +229,21 @@ TEST(Engine, TheMemoryOfPrefixesIsBounded) {
     EXPECT_LE(engine.stats().prefix_bytes, most);
   }
   EXPECT_GT(engine.stats().prefix_bytes, 0);
+}
+
+TEST(Engine, GivesTemporaryMemoryBackWhenItHasNothingToDo) {
+  const LanguageModel model = small_model();
+  Engine engine(model, {.step_tokens = 1024, .chunk_tokens = 512, .prefix_bytes = 0});
+  EngineRequest request{.prompt = tokens(2000, 1)};
+  request.options.max_tokens = 1;
+  engine.submit(request).wait();
+  EXPECT_GT(core::kept_bytes(), 0u);
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (core::kept_bytes() > 0 && std::chrono::steady_clock::now() < limit) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  EXPECT_EQ(core::kept_bytes(), 0u);
+  EXPECT_FALSE(seen(engine.submit(request).wait()).ids.empty());  // it goes on
 }
 
 TEST(Engine, EvictsWithACertificate) {

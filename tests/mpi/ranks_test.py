@@ -112,6 +112,26 @@ class Ranks(MpiCase):
         self.assertIn("srun started 4 tasks without PMI", srun.stderr)
         self.assertFalse(out.exists() and any((out / "checkpoints").glob("step-*")))
 
+    def test_ranks_that_divide_sequences_train_the_model_of_one_process(self):
+        options = ("--shards", "2", "--layers", "2", "--d-model", "64", "--heads", "4", "--train-length", "512",
+                   "--train-tokens", "16384", "--batch-tokens", "2048", "--micro-batch-tokens", "512",
+                   "--checkpoint-minutes", "0")
+        models = {ranks: self.folder / f"divided-{ranks}" for ranks in (1, 2, 4)}
+        files = {ranks: self.folder / f"divided-{ranks}.json" for ranks in models}
+        self.alone("train", self.text, "-o", models[1], *options, "--json", files[1])
+        for ranks in (2, 4):
+            output = self.run_ranks(ranks, "train", self.text, "-o", models[ranks], *options, "--sequence-ranks", "2",
+                                    "--json", files[ranks])
+            self.assertIn(f"{ranks} ranks, each with {4 // ranks} of 4 shards", output)
+        self.assert_same_model(models[2], models[4])
+        expected, found = (losses_in(json.loads(files[ranks].read_text(encoding="utf-8"))) for ranks in (1, 2))
+        self.assertEqual(len(expected), len(found))
+        self.assertGreater(len(expected), 0)
+        for one, other in zip(expected, found):
+            self.assertAlmostEqual(one, other, delta=1e-3 * one)
+        self.assertIn("sequence_ranks is 2", self.run_ranks(3, "train", self.text, "-o", self.folder / "refused-3", *options,
+                                                          "--sequence-ranks", "2", code=2))
+
     def test_evaluation_has_the_results_of_one_process(self):
         results = {}
         for ranks in (1, 3):

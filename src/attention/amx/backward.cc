@@ -184,11 +184,11 @@ class Backward {
     const DropoutMask mask(problem_.dropout_seed, sequence_.batch, head);
     for (int64_t b = 0; b < task_.query_blocks; ++b) {
       const int64_t row = (task_.query_block + b) * block_rows;
-      fill_query_draws(mask, sequence_.query_begin + row, query_draws_ + b * block_rows);
+      fill_query_draws(mask, sequence_.first_query_drawn + row, query_draws_ + b * block_rows);
     }
     for (int64_t b = 0; b < task_.key_blocks; ++b) {
       const int64_t row = (task_.key_block + b) * block_rows;
-      fill_pair_draws(mask, sequence_.key_begin + row, pair_draws_ + b * block_pairs);
+      fill_pair_draws(mask, sequence_.first_key_drawn + row, pair_draws_ + b * block_pairs);
     }
   }
 

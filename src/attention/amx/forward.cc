@@ -15,15 +15,13 @@
 #include "attention/amx/softmax.h"
 #include "attention/amx/tiles.h"
 #include "attention/kernel_state.h"
+#include "attention/key_part.h"
 #include "attention/workspace.h"
 
 ALIBI_AMX_BEGIN
 namespace alibi::kernels::amx {
 namespace {
 
-/// Key blocks per item: enough that loading and storing O costs little, and few enough that P fits the first-level
-/// cache.
-constexpr int64_t item_blocks = 8;
 /// Scores within +-safe_score, in units of exp2, need no running maximum: the sums still have 60 binary orders of
 /// magnitude in both directions.
 constexpr float safe_score = 64;
@@ -55,6 +53,7 @@ class Forward {
         sequence_(problem.sequences[task.sequence]),
         plan_(problem, task.sequence, task.head),
         keys_(keys.view(task.sequence, task.head / problem.group())),
+        readable_(readable_key_blocks(problem, task.sequence, task.head / problem.group(), block_rows)),
         steps_(steps_of(problem.head_dim)),
         key_blocks_((plan_.keys + block_rows - 1) / block_rows),
         skip_(problem, plan_, keys.bounds()),
@@ -180,17 +179,25 @@ class Forward {
     int64_t first = key_blocks_, last = 0;
     for (int64_t i = 0; i < count_; ++i) {
       const QueryState& q = queries_[i];
-      fill_query_draws(mask_, sequence_.query_begin + q.row, q.draws);
+      fill_query_draws(mask_, sequence_.first_query_drawn + q.row, q.draws);
       first = q.low < first ? q.low : first;
       last = q.high > last ? q.high : last;
     }
     pair_draws_ = reinterpret_cast<uint32_t*>(workspace_.part(key_blocks_ * block_pairs));
     for (int64_t b = first; b < last; ++b) {
-      fill_pair_draws(mask_, sequence_.key_begin + b * block_rows, pair_draws_ + b * block_pairs);
+      fill_pair_draws(mask_, sequence_.first_key_drawn + b * block_rows, pair_draws_ + b * block_pairs);
     }
   }
 
-  static Range next(QueryState& q) {
+  Range next(QueryState& q) const {
+    if (q.left > q.low && q.left - item_blocks < readable_.begin && q.low < readable_.begin) {
+      note_missing(problem_, plan_.sequence, plan_.head / problem_.group(), KeyPart::before);
+      q.low = q.left;
+    }
+    if (q.right < q.high && q.right + item_blocks > readable_.end && q.high > readable_.end) {
+      note_missing(problem_, plan_.sequence, plan_.head / problem_.group(), KeyPart::after);
+      q.high = q.right;
+    }
     Range item;
     if (q.left > q.low) {
       item = {q.left - item_blocks > q.low ? q.left - item_blocks : q.low, q.left};
@@ -220,7 +227,7 @@ class Forward {
   /// Computes the scores of a key block. Returns a number that must be added to them.
   float make_scores(const QueryState& q, int64_t block, float* scores) {
     const Ramp ramp = ramps_.at(block, q.position);
-    const uint16_t* keys = keys_.rows + block * steps_ * block_halves;
+    const uint16_t* keys = keys_.rows + (block - keys_.first) * steps_ * block_halves;
     products_.multiply(ramp.start(), {keys, block_halves, q.queries, block_halves, steps_}, scores);
     return ramp.base;
   }
@@ -281,7 +288,7 @@ class Forward {
   void add_values(QueryState& q, const Range& item, bool first) {
     for (int64_t step = 0; step < steps_; ++step) {
       float* out = q.out + step * block_floats;
-      const uint16_t* values = keys_.transposed + (step * key_blocks_ + item.begin) * block_halves;
+      const uint16_t* values = keys_.transposed + (step * keys_.count + item.begin - keys_.first) * block_halves;
       products_.multiply(first ? Start::zero() : Start::block(out),
                          {values, block_halves, weights_, block_halves, item.end - item.begin}, out);
     }
@@ -299,6 +306,7 @@ class Forward {
   const Sequence& sequence_;
   HeadPlan plan_;
   KeyView keys_;
+  Range readable_;  ///< key blocks
   int64_t steps_;
   int64_t key_blocks_;
   SkipRule skip_;

@@ -112,7 +112,9 @@ bool amx_backward(const Problem& problem, const AttentionState& state, const Bia
   return true;
 }
 
-constexpr Kernel kernel = {.supports = amx_supports, .forward = amx_forward, .backward = amx_backward};
+constexpr PartSupport parts = {
+    .query_rows = block_rows, .key_rows = block_rows, .blocks_at_once = item_blocks, .key_maxima = key_maxima};
+constexpr Kernel kernel = {.supports = amx_supports, .forward = amx_forward, .backward = amx_backward, .parts = &parts};
 
 }  // namespace
 

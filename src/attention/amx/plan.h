@@ -10,6 +10,10 @@
 
 namespace alibi::kernels::amx {
 
+/// Key blocks that the forward pass visits at once: enough that loading and storing O costs little, and few enough that
+/// P fits the first-level cache.
+constexpr int64_t item_blocks = 8;
+
 /// One head of one sequence. Scores are in the units of exp2: factor * (q . k) - slope * distance.
 struct HeadPlan {
   HeadPlan(const Problem& problem, size_t sequence_index, int64_t head_index);
@@ -31,6 +35,7 @@ struct HeadPlan {
 struct KeyView {
   const uint16_t* rows = nullptr;        ///< keys: `rows` tiles, [block][step]
   const uint16_t* transposed = nullptr;  ///< values: `transposed` tiles, [step][block]
+  int64_t first = 0, count = 0;          ///< the key blocks of the tiles
   float longest = 0;                     ///< upper bound of the norms of the keys
 };
 
@@ -40,22 +45,27 @@ class PackedKeys {
   explicit PackedKeys(const Problem& problem);
   KeyView view(size_t sequence, int64_t kv_head) const;
   /// False if any key or value is infinite, NaN, or so large that its square overflows.
-  bool finite() const { return finite_; }
-  float largest_value() const { return largest_value_; }
+  bool finite() const;
+  float largest_value() const { return maxima_.back(); }
   /// Null if the skip rule does not apply.
-  const WeightBounds* bounds() const { return bounds_ ? &*bounds_ : nullptr; }
+  const WeightBounds* bounds() const { return bounds_; }
 
  private:
   int64_t block_size_;  ///< number of values in a block of tiles
   int64_t kv_heads_;
-  KeyNorms norms_;
-  std::optional<WeightBounds> bounds_;
+  BlockIndex index_;           ///< of the blocks of the tensors
+  int64_t first_ = 0;          ///< number of the tensors' first block
+  std::vector<float> maxima_;  ///< [sequences * kv_heads]: norms of keys; then the magnitude of values
+  std::optional<WeightBounds> own_bounds_;
+  const WeightBounds* bounds_ = nullptr;
   std::shared_ptr<void> memory_;
   uint16_t* rows_ = nullptr;
   uint16_t* transposed_ = nullptr;
-  bool finite_ = true;
-  float largest_value_ = 0;
 };
+
+/// Upper bounds of the norms of the keys of each key/value head [sequences * kv_heads], and at the end the largest
+/// magnitude of the values. Infinite if any is infinite or NaN.
+std::vector<float> key_maxima(const Problem& problem);
 
 /// A task of the forward pass: some query blocks of one head, which share the key blocks that they load.
 struct ForwardTask {

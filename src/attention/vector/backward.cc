@@ -65,7 +65,7 @@ void differentiate_softmax(const Problem& problem, const Sequence& sequence, int
     for (float* part : {tile.weights, tile.dscores}) zero_unseen(part, n * lanes, width * lanes, keys, seen.keys);
     for (int64_t y = keys.begin; y < keys.end; ++y) {
       const bool second = y % 2 != 0;
-      const uint32_t pair_draw = dropout ? mask.pair_draw(sequence.key_begin + key + y - second) : 0;
+      const uint32_t pair_draw = dropout ? mask.pair_draw(sequence.first_key_drawn + key + y - second) : 0;
       for (int64_t c = n * lanes; c < (n + width) * lanes; c += lanes) {
         float* weight_at = tile.weights + y * query_rows + c;
         float* dscore_at = tile.dscores + y * query_rows + c;
@@ -200,7 +200,8 @@ Block start(const Problem& problem, const AttentionState& state, const Sequence&
   std::fill_n(block.dq_lanes, stride * query_rows, 0.0f);
   if (problem.dropout > 0) {
     const DropoutMask mask(problem.dropout_seed, b, queries.head);
-    for (int64_t x = 0; x < query_rows; ++x) block.query_draws[x] = mask.query_draw(row + x);
+    const int64_t first = sequence.first_query_drawn + queries.row;
+    for (int64_t x = 0; x < query_rows; ++x) block.query_draws[x] = mask.query_draw(first + x);
   }
   return block;
 }

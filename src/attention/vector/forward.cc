@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "attention/kernel_state.h"
+#include "attention/key_part.h"
 #include "attention/vector/tasks.h"
 #include "attention/workspace.h"
 #include "core/parallel.h"
@@ -48,7 +49,7 @@ void drop_weights(const Problem& problem, const Sequence& sequence, int64_t key,
   const DropoutMask mask(problem.dropout_seed, sequence.batch, running.block.head);
   const uint32_t threshold = DropoutMask::threshold(problem.dropout);
   for (int64_t pair = 0; pair < count; pair += 2) {
-    const uint32_t pair_draw = mask.pair_draw(sequence.key_begin + key + pair);
+    const uint32_t pair_draw = mask.pair_draw(sequence.first_key_drawn + key + pair);
     for (int64_t c = 0; c < running.block.rows; c += lanes) {
       const auto bits = dropout_bits(running.query_draws + c, pair_draw);
       for (int64_t y = pair; y < std::min(pair + 2, count); ++y) {
@@ -127,6 +128,7 @@ class Task {
         bounds_(bounds),
         sequence_(problem.sequences[task.sequence]),
         kv_head_(task.heads.begin / problem.group()),
+        readable_(readable_key_blocks(problem, task.sequence, kv_head_, key_rows)),
         stride_(round_up(problem.head_dim, 16)) {
     const int64_t blocks = task.heads.size() * core::ceil_div(task.rows.size(), query_rows);
     const int64_t floats =
@@ -197,7 +199,7 @@ class Task {
     if (problem_.dropout > 0) {
       const DropoutMask mask(problem_.dropout_seed, sequence_.batch, block.head);
       for (int64_t x = 0; x < query_rows; ++x) {
-        running.query_draws[x] = mask.query_draw(sequence_.query_begin + block.row + x);
+        running.query_draws[x] = mask.query_draw(sequence_.first_query_drawn + block.row + x);
       }
     }
     return running;
@@ -267,12 +269,17 @@ class Task {
         done = true;
         continue;
       }
+      if (key_block < readable_.begin || key_block >= readable_.end) {
+        note_missing(problem_, task_.sequence, kv_head_, before ? KeyPart::before : KeyPart::after);
+        done = true;
+        continue;
+      }
       if (!loaded) {
         const int64_t count = std::min(key_rows, sequence_.keys - key);
         load_keys(problem_, problem_.k, sequence_, key, count, kv_head_, tile_.keys, stride_);
         load_keys(problem_, problem_.v, sequence_, key, count, kv_head_, tile_.values, stride_);
         const int64_t next = before ? key - key_rows : key + key_rows;
-        if (next >= 0 && next < sequence_.keys) {
+        if (next >= readable_.begin * key_rows && next < std::min(sequence_.keys, readable_.end * key_rows)) {
           tile_.prefetcher.start(problem_, sequence_, next, std::min(key_rows, sequence_.keys - next), kv_head_);
         }
         loaded = true;
@@ -290,6 +297,7 @@ class Task {
   const WeightBounds* bounds_;  ///< null if the skip rule does not apply
   const Sequence& sequence_;
   int64_t kv_head_;
+  Range readable_;  ///< key blocks
   int64_t stride_;
   float* rows_ = nullptr;  ///< [query_rows][stride_]
   TileBuffers tile_;

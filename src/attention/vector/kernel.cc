@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "attention/kernel_state.h"
+#include "attention/key_part.h"
 #include "attention/vector/tasks.h"
 #include "core/memory.h"
 #include "core/parallel.h"
@@ -27,19 +28,19 @@ void measure(const Problem& problem, WeightBounds& bounds) {
 }
 
 bool vector_forward(const Problem& problem, AttentionState* state) {
-  std::optional<WeightBounds> bounds;
-  if (skip_rule_applies(problem)) {
-    bounds.emplace(problem, key_rows);
-    measure(problem, *bounds);
+  std::optional<WeightBounds> own;
+  if (skip_rule_applies(problem) && problem.part == nullptr) {
+    own.emplace(problem, key_rows);
+    measure(problem, *own);
   }
+  const WeightBounds* const bounds = own ? &*own : problem.part != nullptr ? problem.part->bounds : nullptr;
   const BlockIndex index(problem, BlockIndex::Of::queries, query_rows);
-  if (state != nullptr && bounds)
+  if (state != nullptr && bounds != nullptr)
     core::state_of(state->kernel).begin(core::StateOf<KernelState>::Kernel::vector, index.size());
   const std::vector<QueryTask> tasks = query_tasks(problem);
   std::atomic<int64_t> visited{0}, total{0};
   core::parallel_for(static_cast<int64_t>(tasks.size()), [&](int64_t task) {
-    const AttentionStats stats =
-        vector_forward_task(problem, tasks[static_cast<size_t>(task)], bounds ? &*bounds : nullptr, index, state);
+    const AttentionStats stats = vector_forward_task(problem, tasks[static_cast<size_t>(task)], bounds, index, state);
     visited += stats.blocks_visited;
     total += stats.blocks_total;
   });
@@ -90,8 +91,14 @@ bool vector_backward(const Problem& problem, const AttentionState& state, const 
 }  // namespace
 
 const Kernel& vector_kernel() {
-  static constexpr Kernel kernel = {
-      .supports = [](const Problem&) { return true; }, .forward = vector_forward, .backward = vector_backward};
+  static constexpr PartSupport parts = {
+      .query_rows = query_rows, .key_rows = key_rows, .blocks_at_once = 1, .key_maxima = [](const Problem&) {
+        return std::vector<float>();
+      }};
+  static constexpr Kernel kernel = {.supports = [](const Problem&) { return true; },
+                                    .forward = vector_forward,
+                                    .backward = vector_backward,
+                                    .parts = &parts};
   return kernel;
 }
 

@@ -1,0 +1,50 @@
+// Messages of ranks that divide a sequence: rows of keys and values for the ranks that need them, and the gradients of
+// these rows back.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "alibi/sequence_parallel.h"
+#include "attention/problem.h"
+
+namespace alibi::kernels::halo {
+
+/// A sequence that is divided over ranks.
+struct Layout {
+  int64_t length = 0;
+  int64_t batch = 0, kv_heads = 0;
+
+  Range shard(const SequenceRanks& ranks, int rank) const {
+    const SequenceShard shard = sequence_shard(length, rank, ranks.count);
+    return {shard.first, shard.first + shard.rows};
+  }
+  /// Number of (batch entry, key/value head) pairs.
+  size_t pairs() const { return static_cast<size_t>(batch * kv_heads); }
+};
+
+/// The key rows that each rank reads: [ranks][batch * kv_heads].
+using KeyRanges = std::vector<Range>;
+
+/// Values of every rank for all ranks: the part of this rank is sent, those of the others are received.
+void all_gather(const SequenceRanks& ranks, std::span<const std::span<std::byte>> parts);
+template <class T>
+void all_gather(const SequenceRanks& ranks, std::vector<std::vector<T>>& parts) {
+  std::vector<std::span<std::byte>> bytes;
+  for (std::vector<T>& part : parts) bytes.push_back(std::as_writable_bytes(std::span(part)));
+  all_gather(ranks, bytes);
+}
+
+/// The rows of keys and values that a rank needs. The tensors are [batch, rows, kv_heads, head_dim].
+struct Rows {
+  Range range;
+  Tensor k, v;
+};
+/// Fills the rows in `needs` of this rank. `own` has the shard of this rank.
+void fetch(const SequenceRanks& ranks, const Layout& layout, const KeyRanges& needs, const Rows& own, Rows& window);
+/// Sends gradients of rows of other ranks to them. dk and dv of `own` become the sums of all ranks' parts, which are
+/// added in the order of the ranks.
+void give_back(const SequenceRanks& ranks, const Layout& layout, const KeyRanges& needs, const Rows& window, Rows& own);
+
+}  // namespace alibi::kernels::halo
