@@ -2,6 +2,8 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "alibi/kv_cache.h"
 #include "alibi/stream.h"
 #include "attention/cases.h"
@@ -47,8 +49,18 @@ TEST(GpuGraph, PassesAndDecodingCanBeCaptured) {
   attention(q, k, k, options, expected);
   EXPECT_TRUE(same_bits(out.to(Device::cpu), expected.to(Device::cpu)));
 
+  // A forward call with a state in the caller's memory.
+  const auto on_gpu = [](Shape shape, DType dtype) { return Tensor::empty(std::move(shape), dtype, Device::cuda); };
+  AttentionState lent = {on_gpu({2, 4, 700}, DType::float32), {}, {}};
+  lent.kernel = KernelState::in_memory(on_gpu({2, 4, 700}, DType::float32),
+                                       on_gpu({KernelState::saved_words(2, 700, 4, options)}, DType::int32));
+  q.copy_from(dout);
+  replay([&] { attention(q, k, k, options, out, &lent); }, [&] { q.copy_from(other); });
+  EXPECT_TRUE(same_bits(out.to(Device::cpu), expected.to(Device::cpu)));
+
   AttentionState state;
   attention(q, k, k, options, out, &state);
+  EXPECT_EQ(lent.lse.to_floats(), state.lse.to_floats());
   replay([&] { attention_backward(dout, q, k, k, out, state, options, dq, dk, dv); }, [&] { dout.copy_from(other); });
   Tensor dk_expected = dk.clone(), dv_expected = dv.clone();
   attention_backward(dout, q, k, k, out, state, options, expected, dk_expected, dv_expected);
