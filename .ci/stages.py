@@ -103,7 +103,7 @@ build-odr/alibi compare README.md --out build-odr/comparison --overwrite --posit
     # The operator alone is compiled, and it uses no other folders (tests/layout).
     Stage("cuda", "The build with CUDA, without a GPU", "scripts/test-cuda",
           cores=1, reads=["CMakeLists.txt", "cmake", "include", "src/core", "src/attention", "src/capi", "tests", "bench",
-                          "scripts/test-cuda", "scripts/check-registers"]),
+                          "python", "scripts/test-cuda", "scripts/check-registers", "scripts/gpu-check"]),
 
     # The pictures of the pages are in build-docs/pictures.
     Stage("site", "The documentation site: no warnings, its links, search and narrow screens in a browser",
