@@ -243,7 +243,7 @@ TEST(Engine, GivesTemporaryMemoryBackWhenItHasNothingToDo) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
   EXPECT_EQ(core::kept_bytes(), 0u);
-  EXPECT_FALSE(seen(engine.submit(request).wait()).ids.empty());  // it goes on
+  EXPECT_FALSE(seen(engine.submit(request).wait()).ids.empty());  // it still works
 }
 
 TEST(Engine, EvictsWithACertificate) {
