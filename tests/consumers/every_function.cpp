@@ -126,6 +126,17 @@ void attend() {
   expect(std::abs(expected[0] - 0.25) < 1e-6, "the reference with positions");
   attention_positions_backward_reference(out, q, k, v, points, spatial, gradients);
 
+  const SequenceRanks alone;
+  const SequenceShard shard = sequence_shard(4, 0, 1);
+  expect(shard.first == 0 && shard.rows == 4, "one rank has all rows");
+  AttentionOptions whole;
+  whole.alibi_slopes = slopes(2);
+  SequenceAttentionState of_rank;
+  attention_over_ranks(alone, 4, q, q, q, whole, out, &of_rank);
+  expect(attention(q, q, q, whole).to_floats() == out.to_floats(), "attention over ranks");
+  Tensor dk_of_rank = Tensor::empty(q.shape()), dv_of_rank = Tensor::empty(q.shape());
+  attention_over_ranks_backward(alone, 4, out, q, q, q, out, of_rank, whole, dq, dk_of_rank, dv_of_rank);
+
   KvCache cache(1, 2, 8);
   cache.reserve(10);
   cache.append(k, v);
