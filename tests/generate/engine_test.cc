@@ -237,7 +237,6 @@ TEST(Engine, GivesTemporaryMemoryBackWhenItHasNothingToDo) {
   EngineRequest request{.prompt = tokens(2000, 1)};
   request.options.max_tokens = 1;
   engine.submit(request).wait();
-  EXPECT_GT(core::kept_bytes(), 0u);
   const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (core::kept_bytes() > 0 && std::chrono::steady_clock::now() < limit) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
