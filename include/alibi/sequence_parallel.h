@@ -35,11 +35,13 @@ struct SequenceRanks {
 
 /// The contiguous rows of a sequence that a rank has.
 struct SequenceShard {
+  /// Shards begin at multiples of this number of rows, because the blocks of rows that the kernels compute together
+  /// begin there too.
+  static constexpr int64_t row_multiple = 192;
   int64_t first = 0, rows = 0;
 };
 
-/// Divides a sequence into shards of nearly equal size. Shards begin at multiples of 192 rows, because the blocks of
-/// rows that the kernels compute together begin there too. A short sequence leaves the last ranks without rows.
+/// Divides a sequence into shards of nearly equal size. A short sequence leaves the last ranks without rows.
 ALIBI_API SequenceShard sequence_shard(int64_t length, int rank, int ranks);
 
 /// What the backward pass needs from the forward pass, besides its inputs and output.

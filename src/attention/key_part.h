@@ -1,5 +1,5 @@
 // A call whose tensors have only a part of the keys of its sequences, because other ranks have the rest
-// (halo/attention_over_ranks.cc). Numbers of key rows and key blocks are those of the whole sequence, so that a kernel
+// (halo/sequence_parallel.cc). Numbers of key rows and key blocks are those of the whole sequence, so that a kernel
 // decides as in a call that has all keys. Sequence::key_begin is minus the first row of the part.
 #pragma once
 

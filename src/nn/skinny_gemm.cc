@@ -143,13 +143,9 @@ void rows_of_c(const Product& p, const Rows<T>& b, int64_t row, int64_t row_end,
 
 /// to = the row of b in float32.
 void widen(const q8_block* row, const Rows<q8_block>& b, int64_t k, float* to) {
-  constexpr auto lanes = static_cast<int64_t>(hn::MaxLanes(Floats()));
   for (int64_t at = 0; at < k; at += q8_block::size, ++row) {
     prefetch_ahead(row, b.stride, b.end);
-    const V scale = scale_of(*row);
-    for (int64_t n = 0; n < q8_block::size; n += lanes) {
-      store(hn::Mul(scale, load_quants(row->values + n)), to + at + n, Whole());
-    }
+    widen_block(*row, to + at);
   }
 }
 

@@ -16,13 +16,7 @@ void widen_as(const T* x, int64_t count, float* y) {
 }
 
 void widen_blocks(const q8_block* x, int64_t count, float* y) {
-  constexpr auto lanes = static_cast<int64_t>(hn::MaxLanes(Floats()));
-  for (int64_t at = 0; at < count; at += q8_block::size, ++x) {
-    const V scale = scale_of(*x);
-    for (int64_t i = 0; i < q8_block::size; i += lanes) {
-      store(hn::Mul(scale, load_quants(x->values + i)), y + at + i, Whole());
-    }
-  }
+  for (int64_t at = 0; at < count; at += q8_block::size, ++x) widen_block(*x, y + at);
 }
 
 void widen(const void* x, DType dtype, int64_t count, float* y) {

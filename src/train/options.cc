@@ -2,6 +2,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "alibi/sequence_parallel.h"
 #include "alibi/train.h"
 #include "core/check.h"
 #include "core/names.h"
@@ -55,7 +56,7 @@ void TrainOptions::validate() const {
       "[train] shards is {}, but an update has {} training sequences, so some shards would be empty; choose fewer "
       "shards or larger updates",
       shards, blocks);
-  constexpr int64_t least_shard = 192;  // sequence_shard() divides after multiples of it
+  constexpr int64_t least_shard = SequenceShard::row_multiple;
   check_usage(
       train_length >= sequence_ranks * least_shard || sequence_ranks == 1,
       "[train] sequence_ranks is {}, but training sequences have {} tokens; expected at least {}, {} for each rank",

@@ -126,8 +126,8 @@ std::span<const MicroBatch> ShardedGradients::blocks_of(const Update& update, in
 }
 
 std::vector<int> ShardedGradients::dividers(int64_t length) const {
-  constexpr int64_t least_rows = 192;  // fewer ranks divide a shorter sequence, so that each of them has rows
-  const auto count = std::clamp<int64_t>(length / least_rows, 1, options_.sequence_ranks);
+  // Fewer ranks divide a shorter sequence, so that each of them has rows.
+  const auto count = std::clamp<int64_t>(length / SequenceShard::row_multiple, 1, options_.sequence_ranks);
   const int apart = group_->size() / static_cast<int>(options_.sequence_ranks);
   std::vector<int> members;
   for (int part = 0; part < count; ++part) members.push_back(part * apart + group_->rank() % apart);

@@ -30,9 +30,8 @@ namespace {
 constexpr const char* forward_name = "attention_over_ranks";
 constexpr const char* backward_name = "attention_over_ranks_backward";
 
-/// The least common multiple of the rows that the kernels compute together: query blocks of 32 and 48 rows, tasks of
-/// 192 rows and key blocks of 32 and 64 rows.
-constexpr int64_t shard_grain = 192;
+// Whole query blocks of 32 and 48 rows, tasks of 192 rows, and key blocks of 32 and 64 rows.
+static_assert(SequenceShard::row_multiple % 48 == 0 && SequenceShard::row_multiple % 64 == 0);
 
 void check_call(const char* operation, const SequenceRanks& ranks, int64_t length, const Tensor& q,
                 const AttentionOptions& options) {
@@ -181,9 +180,9 @@ SequenceShard sequence_shard(int64_t length, int rank, int ranks) {
       length >= 0 && ranks >= 1 && rank >= 0 && rank < ranks,
       "[sequence_shard] length is {} and rank {} of {}, expected a length from 0 and a rank below the number of ranks",
       length, rank, ranks);
-  const int64_t grains = core::ceil_div(length, kernels::halo::shard_grain);
+  const int64_t grains = core::ceil_div(length, SequenceShard::row_multiple);
   const auto begin_of = [&](int64_t number) {
-    return std::min(length, grains * number / ranks * kernels::halo::shard_grain);
+    return std::min(length, grains * number / ranks * SequenceShard::row_multiple);
   };
   const int64_t first = begin_of(rank);
   return {first, begin_of(int64_t{rank} + 1) - first};
