@@ -66,7 +66,10 @@ std::string json_lines(const EmbedItem& item, std::span<const TokenSpan> spans, 
     nlohmann::ordered_json name = item.name;
     if (!item.chunks.empty()) {
       const auto chunk = static_cast<size_t>(i);
-      name["line"] = item.lines[chunk];
+      if (item.lines.empty())
+        name["chunk"] = chunk;
+      else
+        name["line"] = item.lines[chunk];
       name["text"] = text::well_formed(item.chunks[chunk]);
       if (!spans.empty()) name["tokens"] = {spans[chunk].begin, spans[chunk].end};
     }
@@ -270,8 +273,10 @@ void add_embed(CLI::App& app) {
   command.texts(options->texts, false,
                 "Text files, records (.jsonl), folders of text files, or - for standard input [standard input]");
   command.flag("--whole-files", options->whole, "Compute one vector per file [one vector per line]");
-  command.flag("--late-chunking", options->late_chunking,
-               "Compute one vector per line that is not blank, from states that have seen the whole file");
+  command.flag(
+      "--late-chunking", options->late_chunking,
+      "Compute one vector per line that is not blank (or per string of a record's array), from states that have seen "
+      "the whole file (record)");
   command.flag("--token-vectors", options->token_vectors, "Print the state of each token, one line of JSON per text");
   command.text("--pooling", options->pooling, "NAME",
                "Pooling of the final token states: mean, first (or cls; encoders only) or last (suits decoders)");

@@ -10,10 +10,11 @@
 namespace alibi::cli {
 
 struct EmbedItem {
-  nlohmann::ordered_json name = {};      ///< {"text": ...}, {"file": ...}, or {"id": ..., "text": ...} of a record
-  std::string text = {};                 ///< empty with chunks
-  std::vector<std::string> chunks = {};  ///< late chunking: the lines of a file that are not blank
-  std::vector<int64_t> lines = {};       ///< their numbers, from 1
+  nlohmann::ordered_json name = {};  ///< {"text": ...}, {"file": ...}, or {"id": ..., "text": ...} of a record
+  std::string text = {};             ///< empty with chunks
+  std::vector<std::string> chunks =
+      {};                           ///< late chunking: lines that are not blank, or the strings of a record's array
+  std::vector<int64_t> lines = {};  ///< their numbers, from 1; empty for the strings of an array
 
   /// The number of vectors: one, or one for each chunk.
   int64_t rows() const { return chunks.empty() ? 1 : std::ssize(chunks); }
@@ -22,7 +23,8 @@ struct EmbedItem {
 enum class ItemKind { lines, files, chunks };
 
 /// Files, folders or "-". Files of records (.jsonl, .ndjson) have a text in each line, under the key `field`, and may
-/// have an id under the key "id". Throws Error that names the file, and the line of a record that is no such object.
+/// have an id under the key "id". For ItemKind::chunks the text may be an array of strings, the chunks. Throws Error
+/// that names the file, and the line of a record that is no such object.
 std::vector<EmbedItem> read_items(const std::vector<std::string>& inputs, ItemKind kind, const std::string& field);
 
 }  // namespace alibi::cli

@@ -128,6 +128,16 @@ class Encoder(CliTest):
                          [(1, "one line", [1, 9]), (3, "and another", [9, 20])])
         self.succeeds("embed", self.encoder, "--late-chunking", "-o", self.folder / "l.jsonl", stdin="one line\n\nand another\n")
         self.assertEqual([json.loads(line) for line in (self.folder / "l.jsonl").read_text().splitlines()], chunks)
+        # The same chunks as strings of a record's array, and as the lines of a record's text.
+        array_of_chunks = self.folder / "chunks.jsonl"
+        array_of_chunks.write_text('{"id": "a", "text": ["one line", "and another"]}\n{"text": "one line\\n\\nand another"}\n')
+        of_records = [json.loads(line) for line in self.succeeds("embed", self.encoder, "--late-chunking", array_of_chunks).splitlines()]
+        self.assertEqual([(entry.get("id"), entry.get("chunk"), entry.get("line"), entry["tokens"]) for entry in of_records],
+                         [("a", 0, None, [1, 9]), ("a", 1, None, [9, 20]), (None, None, 1, [1, 9]), (None, None, 3, [9, 20])])
+        self.assertEqual([entry["embedding"] for entry in of_records], 2 * [entry["embedding"] for entry in chunks])
+        self.fails(1, "chunks.jsonl line 1", "embed", self.encoder, array_of_chunks)
+        array_of_chunks.write_text('{"text": ["one line", 2]}\n')
+        self.fails(1, "or an array of strings", "embed", self.encoder, "--late-chunking", array_of_chunks)
         alone = json.loads(self.succeeds("embed", self.encoder, stdin="one line"))
         self.assertNotEqual(chunks[0]["embedding"], alone["embedding"])  # it has seen the other line
 
