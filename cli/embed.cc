@@ -10,6 +10,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <utility>
 
 #include "commands.h"
 #include "common.h"
@@ -218,6 +219,16 @@ void run_embed(EmbedCommand options) {
   }
   int64_t count = 0;
   const auto width = int64_t{model.config().transformer.d_model};
+  std::vector<float> to_check;  // vectors of the first items
+  int64_t rows_to_check = 0;
+  for (size_t i = 0; i < items.size() && std::cmp_less(i, std::max(options.check_float32, options.check_skip)); ++i) {
+    rows_to_check += items[i].rows();
+  }
+  const auto keep = [&](const Tensor& rows) {
+    const int64_t missing = rows_to_check - std::ssize(to_check) / width;
+    const std::vector<float> values = rows.slice(0, 0, std::min(missing, rows.size(0))).to_floats();
+    to_check.insert(to_check.end(), values.begin(), values.end());
+  };
   if (options.out.empty()) {
     embedder.run(static_cast<size_t>(of_first_rank(0)), [&](std::span<const Work> works, const Tensor& rows) {
       int64_t at = 0;
@@ -226,6 +237,7 @@ void run_embed(EmbedCommand options) {
         at += work.rows();
       }
       count += at;
+      keep(rows);
       flush_output();
       check_output();  // stop if output fails, because the lines are the only result
     });
@@ -242,12 +254,13 @@ void run_embed(EmbedCommand options) {
     embedder.run(static_cast<size_t>(of_first_rank(static_cast<int64_t>(first))),
                  [&](std::span<const Work>, const Tensor& some) { rows.append(some); });
     write_rows(model, items, file, rows.all());
+    keep(rows.all());
     count = rows.rows();
     rows.remove();
     say("{} vector{} of {} numbers: {}\n", core::format_integer(count), count == 1 ? "" : "s", width, options.out);
   }
   warn_of_cut(options, embedder.cut());
-  const nlohmann::ordered_json cosines = checked_vectors(options, model, items);
+  const nlohmann::ordered_json cosines = checked_vectors(options, model, items, to_check);
   options.write_json({{"model", options.model},
                       {"cosine_to_float32", cosines.value("cosine_to_float32", nlohmann::ordered_json())},
                       {"cosine_to_every_key", cosines.value("cosine_to_every_key", nlohmann::ordered_json())},

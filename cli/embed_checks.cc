@@ -23,15 +23,15 @@ std::vector<float> vectors_of(const EmbedCommand& options, const LanguageModel& 
   return all;
 }
 
-/// Cosines between the vectors of two models.
-nlohmann::ordered_json compared(const EmbedCommand& options, const LanguageModel& model, const LanguageModel& other,
+/// Cosines between the vectors and those of another model.
+nlohmann::ordered_json compared(const EmbedCommand& options, std::span<const float> a, const LanguageModel& other,
                                 std::span<const EmbedItem> items, const char* what) {
   const std::vector<EmbedItem> some(items.begin(), items.end());
-  const std::vector<float> a = vectors_of(options, model, some), b = vectors_of(options, other, some);
-  const int64_t width = model.config().transformer.d_model, count = std::ssize(a) / width;
+  const std::vector<float> b = vectors_of(options, other, some);
+  const int64_t width = other.config().transformer.d_model, count = std::ssize(b) / width;
   double sum = 0, most = 0;
   for (int64_t i = 0; i < count; ++i) {
-    const auto product = [&](const std::vector<float>& x, const std::vector<float>& y) {
+    const auto product = [&](std::span<const float> x, std::span<const float> y) {
       return std::inner_product(
           x.begin() + i * width, x.begin() + (i + 1) * width, y.begin() + i * width, 0.0, std::plus<>(),
           [](float one, float two) { return static_cast<double>(one) * static_cast<double>(two); });
@@ -55,7 +55,7 @@ nlohmann::ordered_json compared(const EmbedCommand& options, const LanguageModel
 }  // namespace
 
 nlohmann::ordered_json checked_vectors(const EmbedCommand& options, const LanguageModel& model,
-                                       const std::vector<EmbedItem>& items) {
+                                       const std::vector<EmbedItem>& items, std::span<const float> vectors) {
   nlohmann::ordered_json found = nlohmann::ordered_json::object();
   const auto first = [&](int64_t count) {
     return std::span(items).first(std::min(items.size(), static_cast<size_t>(count)));
@@ -63,12 +63,12 @@ nlohmann::ordered_json checked_vectors(const EmbedCommand& options, const Langua
   if (options.check_float32 > 0) {
     LanguageModel exact = LanguageModel::load(options.model);
     exact.set_interpolation(model.interpolation());
-    found["cosine_to_float32"] = compared(options, model, exact, first(options.check_float32), "float32");
+    found["cosine_to_float32"] = compared(options, vectors, exact, first(options.check_float32), "float32");
   }
   if (options.check_skip > 0) {
     LanguageModel exact =
         model.sharing_weights([](LanguageModelConfig& config) { config.transformer.attention.tolerance = 0; });
-    found["cosine_to_every_key"] = compared(options, model, exact, first(options.check_skip), "every key");
+    found["cosine_to_every_key"] = compared(options, vectors, exact, first(options.check_skip), "every key");
   }
   return found;
 }

@@ -73,10 +73,10 @@ class Embedder {
   double seconds_ = 0;
 };
 
-/// Compares the vectors of the first texts with those in float32 (--check-float32) and with those for which attention
-/// visits every key (--check-skip), as the options request. Prints the cosines if the vectors are written to a file,
-/// and returns them.
+/// Compares `vectors`, of the first texts or of all, with those in float32 (--check-float32) and with those for which
+/// attention visits every key (--check-skip), as the options request. Prints the cosines if the vectors are written to
+/// a file, and returns them.
 nlohmann::ordered_json checked_vectors(const EmbedCommand& options, const LanguageModel& model,
-                                       const std::vector<EmbedItem>& items);
+                                       const std::vector<EmbedItem>& items, std::span<const float> vectors);
 
 }  // namespace alibi::cli
