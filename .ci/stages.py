@@ -110,7 +110,11 @@ build-odr/alibi compare README.md --out build-odr/comparison --overwrite --posit
           "scripts/install-dependencies docs python\nscripts/docs-site build\nscripts/test-site",
           needs=["build", "python"], cores=1, reads=ALL, by_name=True),
 
-    Stage("mpi", "alibi over the ranks of Open MPI and MPICH", "scripts/test-mpi", needs=["build"], by_name=True),
+    Stage("mpi", "alibi over the ranks of Open MPI: the results of one process", "scripts/test-mpi --results openmpi",
+          needs=["build"], cores=1),
+
+    Stage("mpi-all", "alibi over the ranks of Open MPI and MPICH: also kills, signals, full disks, dead links",
+          "scripts/test-mpi", needs=["build"], by_name=True),
 
     Stage("serve", "alibi serve with the clients of OpenAI, lm-evaluation-harness and a browser", "scripts/test-serve",
           needs=["build", "python"], cores=1, reads=ALL),
