@@ -2,7 +2,8 @@
 
 A stage has a name, a title and commands for bash. Further arguments:
     needs   names of stages whose products it uses: they run before it, and whenever it runs
-    cores   1: it keeps one core busy, so it runs beside another such stage; otherwise it runs alone
+    cores   1: it keeps one core busy, at least for most of its time, so it runs beside another such stage; otherwise it
+            runs alone
     reads   what it reads, as patterns of git (gitglossary, "pathspec"). A stage is skipped when all of that, and the
             machine with its packages, are as they were when it last passed. In doubt leave it out: then it is every
             file but those of PROSE.
@@ -57,6 +58,11 @@ STAGES = [
 
     Stage("lint", "clang-tidy, and every file read alone", "scripts/tidy"),
 
+    # scripts/test-arm is run by hand: under the emulator it takes more than 20 minutes.
+    Stage("shared", "Shared libraries",
+          'cmake --preset shared >/dev/null\ncmake --build --preset shared --parallel "$(nproc)"'),
+
+    # Pairs of these run side by side, those that others need and long ones first.
     # A short comparison, with its processes, runs without the functions that only Linux has.
     Stage("odr", "The command, linked as one program: every class has one definition; it runs with POSIX's functions alone",
           """
@@ -64,17 +70,12 @@ cmake --preset odr >/dev/null
 cmake --build --preset odr --parallel "$(nproc)"
 build-odr/alibi compare README.md --out build-odr/comparison --overwrite --positions alibi,none --train-length 32 --lengths 32 \\
   --train-tokens 512 --batch-tokens 256 --sample-tokens 0 --timing-rounds 0
-"""),
+""", cores=1),
 
     Stage("threads", "clang under the thread sanitizer: first use from many threads, forks, the end of a process",
           'cmake --preset threads >/dev/null\ncmake --build --preset threads --parallel "$(nproc)"\n'
-          "ctest --preset threads"),
+          "ctest --preset threads", cores=1),
 
-    # scripts/test-arm is run by hand: under the emulator it takes more than 20 minutes.
-    Stage("shared", "Shared libraries",
-          'cmake --preset shared >/dev/null\ncmake --build --preset shared --parallel "$(nproc)"'),
-
-    # Pairs of these run side by side, those that others need and long ones first.
     Stage("transformers", "Model folders in Hugging Face's transformers", "scripts/test-transformers",
           needs=["build"], cores=1),
 
