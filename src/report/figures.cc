@@ -88,8 +88,7 @@ std::string stop_note(const MethodResults& method) {
 }
 
 std::string one_run(const CompareResults& results) {
-  std::string text =
-      fmt::format("Trained on windows of {} {}", core::format_integer(results.train_length), token_name(results));
+  std::string text = fmt::format("Trained on windows of {} {}", training_lengths(results), token_name(results));
   if (!results.preset.empty()) text += fmt::format("; {} preset", results.preset);
   if (results.parameters > 0) {
     text += fmt::format(", {} parameters", core::format_count(static_cast<double>(results.parameters)));
@@ -198,12 +197,14 @@ LineChart perplexity_chart(const CompareResults& results, double width) {
   range.add(range.high * narrow);
   range = with_bands(range, chart.series);
   chart.y = range.empty() ? linear_axis(1, 2) : value_axis(range.low, range.high);
-  chart.x = length_axis(all_lengths(results), results.train_length, width - kBesidePlot);
-  chart.x_label = "Evaluation length in tokens, × training length";
+  const int64_t one_length = has_one_training_length(results) ? results.train_length : 0;
+  chart.x = length_axis(all_lengths(results), one_length, width - kBesidePlot);
+  chart.x_label =
+      one_length > 0 ? "Evaluation length in tokens, × training length" : "Evaluation length in tokens (@: trained at)";
   chart.y_label = chart.y.logarithmic ? "Perplexity on held-out text (log scale, lower is better)"
                                       : "Perplexity on held-out text (lower is better)";
-  if (results.train_length > 0) chart.mark = static_cast<double>(results.train_length);
-  chart.mark_label = fmt::format("trained at {}", core::format_integer(results.train_length));
+  if (one_length > 0) chart.mark = static_cast<double>(one_length);
+  chart.mark_label = fmt::format("trained at {}", core::format_integer(one_length));
   return chart;
 }
 

@@ -103,10 +103,11 @@ std::string sample_text(const MethodResults& method, int64_t train_length) {
 std::string facts_of(const CompareResults& results) {
   std::string out = "<dl class=\"facts\">\n";
   const std::vector<int64_t> lengths = all_lengths(results);
-  out += fact("Trained at", core::format_integer(results.train_length) + " tokens", "in each window");
+  out += fact("Trained at", training_lengths(results) + " tokens", "in each window");
   if (!lengths.empty()) {
     out += fact("Tested up to", core::format_integer(lengths.back()) + " tokens",
-                core::format_multiple(lengths.back(), results.train_length) + "× the training length");
+                core::format_multiple(lengths.back(), results.train_length) +
+                    (has_one_training_length(results) ? "× the training length" : "× the shortest training length"));
   }
   if (results.parameters > 0) {
     out += fact("Model", core::format_count(static_cast<double>(results.parameters)) + " parameters",
@@ -186,9 +187,12 @@ std::string settings_of(const CompareResults& results) {
 std::string perplexity_section(const CompareResults& results) {
   const std::string caption = fmt::format(
       "Each model was trained on windows of {} tokens ({}) and then evaluated on the same held-out tokens in windows "
-      "of each length. The vertical line marks the training length. Everything to its right is longer than anything a "
-      "model saw in training.",
-      core::format_integer(results.train_length), seeds_text(results));
+      "of each length. {}",
+      training_lengths(results), seeds_text(results),
+      has_one_training_length(results) ? "The vertical line marks the training length. Everything to its right is "
+                                         "longer than anything a model saw in "
+                                         "training."
+                                       : "The number after @ is the length at which a model was trained.");
   std::string body = figure(perplexity_chart(results), caption) + "<h3>The numbers</h3>\n" +
                      to_html(perplexity_table(results)) + to_html(bits_table(results));
   const Table differences = difference_table(results, all_lengths(results));
@@ -291,9 +295,8 @@ std::string sample_section(const CompareResults& results) {
 
 std::string report_html(const CompareResults& results) {
   const std::vector<int64_t> lengths = all_lengths(results);
-  const std::string title =
-      fmt::format("Trained at {} tokens, tested at {}", core::format_integer(results.train_length),
-                  core::format_integer(lengths.empty() ? 0 : lengths.back()));
+  const std::string title = fmt::format("Trained at {} tokens, tested at {}", training_lengths(results),
+                                        core::format_integer(lengths.empty() ? 0 : lengths.back()));
   std::string out =
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"

@@ -128,6 +128,20 @@ std::string perplexity_text(const EvaluationPoint& point) {
                      core::format_perplexity(std::exp(point.interval.high)));
 }
 
+std::string training_lengths(const CompareResults& results) {
+  std::set<int64_t> lengths;
+  for (const MethodResults& method : results.methods) lengths.insert(method.train_length);
+  if (lengths.empty()) lengths.insert(results.train_length);
+  std::vector<std::string> words;
+  for (const int64_t length : lengths) words.push_back(core::format_integer(length));
+  return join_words(words);
+}
+
+bool has_one_training_length(const CompareResults& results) {
+  return std::all_of(results.methods.begin(), results.methods.end(),
+                     [&](const MethodResults& method) { return method.train_length == results.train_length; });
+}
+
 std::string join_words(const std::vector<std::string>& words) {
   std::string out;
   for (size_t i = 0; i < words.size(); ++i) {

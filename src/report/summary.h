@@ -37,6 +37,11 @@ std::string change_text(double nll, const Interval& interval);
 /// "3.67 (3.60 to 3.74)": the perplexity with its interval, if the interval is known.
 std::string perplexity_text(const EvaluationPoint& point);
 
+/// The training lengths of the methods: "128", or "128, 256 and 512".
+std::string training_lengths(const CompareResults& results);
+/// Whether all methods were trained at one length.
+bool has_one_training_length(const CompareResults& results);
+
 /// "a, b and c"
 std::string join_words(const std::vector<std::string>& words);
 

@@ -175,9 +175,7 @@ std::string verdict(const CompareResults& results) {
   std::vector<std::string> sentences;
   int64_t longest = 0;
   bool any_learned = false;
-  std::set<int64_t> train_lengths;
   for (const MethodResults& method : results.methods) {
-    train_lengths.insert(method.train_length);
     if (has_not_learned(results, method)) continue;
     any_learned = true;
     longest = std::max(longest, longest_measured(method));
@@ -188,10 +186,10 @@ std::string verdict(const CompareResults& results) {
     sentences.push_back(only_short(results));
   } else {
     const char* among = not_learned.empty() ? "" : "of the methods that have learned, ";
-    const std::string where = train_lengths.size() > 1
-                                  ? fmt::format("At {}, ", longest)
-                                  : fmt::format("At {}, {} times the training length, ", longest,
-                                                core::format_multiple(longest, results.train_length));
+    const std::string where = has_one_training_length(results)
+                                  ? fmt::format("At {}, {} times the training length, ", longest,
+                                                core::format_multiple(longest, results.train_length))
+                                  : fmt::format("At {}, ", longest);
     sentences.push_back(fmt::format("{}{}{}.", where, among, best_at(results, longest)));
     sentences.push_back(changes(results, courses(results, longest), longest));
     if (ranking(results, results.train_length).size() > 1) {

@@ -63,6 +63,17 @@ Box box_of(const Element& text) {
   return {left, y - 0.7 * size, left + width, y + 0.1 * size};
 }
 
+TEST(Figures, SeveralTrainingLengthsAreNamedAndNoneIsMarked) {
+  CompareResults results = testing::sample_results();
+  EXPECT_NE(perplexity_chart(results).subtitle.find("Trained on windows of 128 bpe tokens"), std::string::npos);
+  EXPECT_EQ(perplexity_chart(results).mark, 128);
+  results.methods[1].train_length = 1024;
+  const LineChart chart = perplexity_chart(results);
+  EXPECT_NE(chart.subtitle.find("Trained on windows of 128 and 1,024 bpe tokens"), std::string::npos) << chart.subtitle;
+  EXPECT_FALSE(chart.mark.has_value());
+  EXPECT_EQ(chart.x_label, "Evaluation length in tokens (@: trained at)");
+}
+
 TEST(Figures, AreWellFormedAndHoldNoBadNumbers) {
   for (const CompareResults& results : difficult_results()) {
     for (const std::string& svg : drawings(results)) {
