@@ -286,10 +286,9 @@ void add_embed(CLI::App& app) {
   command.texts(options->texts, false,
                 "Text files, records (.jsonl), folders of text files, or - for standard input [standard input]");
   command.flag("--whole-files", options->whole, "Compute one vector per file [one vector per line]");
-  command.flag(
-      "--late-chunking", options->late_chunking,
-      "Compute one vector per line that is not blank (or per string of a record's array), from states that have seen "
-      "the whole file (record)");
+  command.flag("--late-chunking", options->late_chunking,
+               "Compute one vector per line that is not blank (or string of a record), from states that have seen the "
+               "whole file");
   command.flag("--token-vectors", options->token_vectors, "Print the state of each token, one line of JSON per text");
   command.text("--pooling", options->pooling, "NAME",
                "Pooling of the final token states: mean, first (or cls; encoders only) or last (suits decoders)");
