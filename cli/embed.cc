@@ -67,10 +67,11 @@ std::string json_lines(const EmbedItem& item, std::span<const TokenSpan> spans, 
     nlohmann::ordered_json name = item.name;
     if (!item.chunks.empty()) {
       const auto chunk = static_cast<size_t>(i);
-      if (item.lines.empty())
+      if (item.lines.empty()) {
         name["chunk"] = chunk;
-      else
+      } else {
         name["line"] = item.lines[chunk];
+      }
       name["text"] = text::well_formed(item.chunks[chunk]);
       if (!spans.empty()) name["tokens"] = {spans[chunk].begin, spans[chunk].end};
     }
@@ -253,8 +254,9 @@ void run_embed(EmbedCommand options) {
       say("continuing after {} of {} texts\n", core::format_integer(static_cast<int64_t>(first)), items.size());
     embedder.run(static_cast<size_t>(of_first_rank(static_cast<int64_t>(first))),
                  [&](std::span<const Work>, const Tensor& some) { rows.append(some); });
-    write_rows(model, items, file, rows.all());
-    keep(rows.all());
+    const Tensor all = rows.all();
+    write_rows(model, items, file, all);
+    keep(all);
     count = rows.rows();
     rows.remove();
     say("{} vector{} of {} numbers: {}\n", core::format_integer(count), count == 1 ? "" : "s", width, options.out);

@@ -174,6 +174,14 @@ class Encoder(CliTest):
         found = self.json_of("long.json")
         self.assertEqual((found["cosine_to_float32"], found["cosine_to_every_key"]["texts"]), (None, 1))
         self.assertLess(found["cosine_to_every_key"]["largest_difference"], 1e-9)
+        # The first texts of several, printed or written to a file.
+        for out in ((), ("-o", self.folder / "several.npy")):
+            self.succeeds("embed", self.encoder, "--json", results, "--check-skip", "2", "--check-float32", "3", *out,
+                          stdin="the quick brown fox\njumps over\nthe lazy dog\nand sleeps\n")
+            found = self.json_of("long.json")
+            for key, texts in (("cosine_to_every_key", 2), ("cosine_to_float32", 3)):
+                self.assertEqual((found[key]["texts"], found[key]["vectors"]), (texts, texts))
+                self.assertLess(found[key]["largest_difference"], 1e-9)
         tokens = json.loads(self.succeeds("embed", self.encoder, "--whole-files", long, "--batch-tokens", "512",
                                           "--token-vectors", "--normalize"))
         self.assertEqual(len(tokens["embeddings"]), len(tokens["ids"]))

@@ -45,7 +45,7 @@ class Ranks(MpiCase):
         seen = []
         for ranks, victim in ((3, 2), (2, 0), (4, 1)):
             process = self.start(ranks, "train", self.text, "-o", model, *options, "--resume")
-            # Of two: rank 0, which says so, may be killed before it names the last one.
+            # Two checkpoints: rank 0 may be killed after it has written the last one and before it has printed its number.
             self.wait_for_checkpoint(process, model, after=seen, count=2)
             found = ranks_of(self.command)
             self.assertEqual(sorted(found), list(range(ranks)))
