@@ -5,9 +5,10 @@
 
 Every rank has a network namespace of its own, which stands for a host. A relay carries the packets between them: each
 host sends and receives at most `--rate` bits per second, and every packet arrives `--delay` seconds after it was sent.
-The ideal is the time of an update of the same ranks over the same relay without limit and delay. So the work of the
-kernel and of the relay, which here takes the ranks' own cores, is in both. The plan gets the ideal by --update-seconds,
-so what is compared is the time that rate and delay add. The time over shared memory is measured too.
+The ideal is the time of an update of the same ranks over the same relay without limit and delay. The
+kernel and the relay use the same cores as the ranks, so their work is part of both times. The plan gets the ideal by
+--update-seconds. Measurement and plan therefore differ only in the time that rate and delay add. The time over shared
+memory is measured too.
 """
 
 import argparse
