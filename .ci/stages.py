@@ -121,7 +121,8 @@ build-odr/alibi compare README.md --out build-odr/comparison --overwrite --posit
           needs=["build", "python"], cores=1, reads=ALL),
 
     # Searches, benchmarks, the longest tests of emulated GPUs and tests that train until a model has learned run in `tests`
-    # only: shorter tests run the same code here (CMakePresets.json). Memory and local variables begin with odd values.
+    # only: shorter tests run the same code here (CMakePresets.json). Whole processes run here with oneDNN alone. Memory and
+    # local variables begin with odd values.
     Stage("sanitize", "clang, warnings are errors: the unit tests under the address and undefined-behaviour sanitizers",
           """
 cmake --preset sanitize >/dev/null
