@@ -67,7 +67,7 @@ void add_precision(Command& command, std::string& precision);
 /// "4", "dynamic" or nothing: how a model reads.
 /// `action` says what is done with X.
 void add_interpolation(Command& command, std::optional<Interpolation>& interpolation,
-                       const std::string& action = "ALiBi: divide the slopes by X");
+                       const std::string& action = "ALiBi and rotary: divide positions by X");
 nlohmann::ordered_json interpolation_json(const Interpolation& interpolation);
 /// Options for using a trained model.
 struct ModelUse {

@@ -277,7 +277,7 @@ void add_eval(CLI::App& app) {
       "  alibi eval model/ --held-out\n"
       "  alibi eval model/ book.txt --lengths 128,1024,65536 --json eval.json\n"
       "  alibi eval model/ book.txt --one-pass\n"
-      "  alibi eval model/ book.txt --interpolate dynamic      (multiplies slopes by training length / length)\n"
+      "  alibi eval model/ book.txt --interpolate dynamic      (multiplies positions by training length / length)\n"
       "  alibi eval model/ library/ --one-pass --memory 256MiB\n"
       "  alibi eval model/ book.txt --weights q8_0 --check-float32\n"
       "  alibi eval model/ book.txt --lengths 512 --stride 64 --per-position\n"

@@ -83,12 +83,13 @@ struct GenerateOptions {
   std::function<bool(int32_t)> on_token = {};
 };
 
-/// Position interpolation of ALiBi (Al-Khateeb et al. 2023, arXiv 2310.13017): slopes are multiplied by training length
-/// / length, so that biases have the range that they had in training.
+/// Position interpolation: positions are multiplied by training length / length, so that they have the range that they
+/// had in training. For ALiBi this multiplies the slopes (Al-Khateeb et al. 2023, arXiv 2310.13017), for rotary
+/// positions the angles (Chen et al. 2023, arXiv 2306.15595).
 struct Interpolation {
-  double factor = 1;     ///< slopes are divided by it
-  bool dynamic = false;  ///< divide the slopes by length of the text / `from` instead, if that is above 1
-  int64_t from = 0;      ///< dynamic: the length up to which slopes stay as they are; 0: train_length
+  double factor = 1;     ///< positions are divided by it
+  bool dynamic = false;  ///< divide positions by length of the text / `from` instead, if that is above 1
+  int64_t from = 0;      ///< dynamic: the length up to which positions stay as they are; 0: train_length
 };
 
 class Context;  // alibi/context.h
@@ -168,9 +169,10 @@ class ALIBI_API LanguageModel {
   std::vector<float> nll(const Tensor& ids, const Tensor& targets, std::span<Context* const> contexts) const;
 
   /// Sets the interpolation for all later use except training; it is not saved. With `dynamic` and a context, the
-  /// length is that after the call, so results depend on the division of a text into calls. Throws UsageError unless
-  /// the position method is ALiBi, if the factor is not positive, or if dynamic is set and the model has no
-  /// train_length.
+  /// length is that after the call, so results depend on the division of a text into calls; a context of a model with
+  /// rotary positions refuses a second call, and the factor must not change while one is in use. Throws UsageError
+  /// unless the position method is ALiBi or rotary, if the factor is not positive, or if dynamic is set and the model
+  /// has no train_length.
   void set_interpolation(const Interpolation& interpolation);
   const Interpolation& interpolation() const;
 

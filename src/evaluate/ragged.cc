@@ -64,7 +64,7 @@ void each_hidden(const LanguageModel& model, std::span<const EncoderInput> input
     }
     std::vector<int32_t> ids, types;
     pass.cu_seqlens = {0};
-    pass.slope_factor = model::slope_factor(model, length(order[begin]));
+    pass.position_scale = model::position_scale(model, length(order[begin]));
     do {
       const EncoderInput& input = inputs[order[at]];
       ids.insert(ids.end(), input.ids.begin(), input.ids.end());

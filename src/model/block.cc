@@ -266,8 +266,9 @@ void Block::attend(const Tensor& normed, Pass& pass) const {
 }
 
 void Block::attend_text(const Heads& heads, Tensor attended, Pass& pass, Pass& text) const {
-  each_sequence(text, {heads.q, heads.k},
-                [&](std::span<Tensor> parts) { position_.rotate(parts[0], parts[1], text.position); });
+  each_sequence(text, {heads.q, heads.k}, [&](std::span<Tensor> parts) {
+    position_.rotate(parts[0], parts[1], text.position, text.position_scale);
+  });
   const AttentionOptions options = attention_options(pass, text);
   if (pass.on_attention) pass.on_attention(heads.q, heads.k, heads.v, options);
   if (!text.caches.empty()) {

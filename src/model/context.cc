@@ -142,12 +142,18 @@ class Passes {
     check(!end || tokens <= *end - begin,
           "[context] {} positions end at {}, the text goes to {}; no {} model runs past that", name_of(config.position),
           end.value_or(0), begin + tokens, name_of(config.position));
+    // The keys in the cache were rotated for a shorter text.
+    check_usage(
+        config.position != Position::rotary || !model_.interpolation().dynamic || begin == 0,
+        "[context] dynamic interpolation of rotary positions needs the whole text in one call, and {} tokens came "
+        "before; give a factor",
+        begin);
     check(std::find(all.begin(), all.end(), &state.pass) == all.end(),
           "[context] a context is given twice; each row needs one of its own, which fork() makes");
     all.push_back(&state.pass);
     states_.push_back(&state);
     begins_.push_back(begin);
-    state.pass.slope_factor = model::slope_factor(model_, begin + tokens);
+    state.pass.position_scale = model::position_scale(model_, begin + tokens);
   }
   void make_room(size_t index, int64_t tokens) { states_[index]->make_room(tokens); }
   /// Returns all contexts to the position that they had when they were added.

@@ -181,7 +181,7 @@ Tensor model::classify(const LanguageModel& model, const Tensor& states) {
 
 Tensor model::logits(const LanguageModel& model, const Tensor& states) { return core::state_of(model).logits(states); }
 
-float model::slope_factor(const LanguageModel& model, int64_t length) {
+float model::position_scale(const LanguageModel& model, int64_t length) {
   const auto [factor, dynamic, from] = model.interpolation();
   const double longer =
       static_cast<double>(length) / static_cast<double>(from > 0 ? from : model.config().train_length);
@@ -191,8 +191,8 @@ float model::slope_factor(const LanguageModel& model, int64_t length) {
 void LanguageModel::set_interpolation(const Interpolation& interpolation) {
   const bool does_something = interpolation.dynamic || interpolation.factor != 1;
   const Position position = config().transformer.position;
-  check_usage(!does_something || position == Position::alibi,
-              "[interpolation] the model has {} positions; interpolation is of the slopes of alibi", name_of(position));
+  check_usage(!does_something || position == Position::alibi || position == Position::rotary,
+              "[interpolation] the model has {} positions, expected alibi or rotary ones", name_of(position));
   check_usage(interpolation.factor > 0 && std::isfinite(interpolation.factor),
               "[interpolation] the factor is {}, expected a number above 0", interpolation.factor);
   check_usage(!interpolation.dynamic || config().train_length > 0 || interpolation.from > 0,
@@ -212,7 +212,7 @@ Device LanguageModel::device() const { return state_->vocabulary_parameters.fron
 
 Tensor LanguageModel::hidden(const Tensor& ids) const {
   model::Pass pass;
-  if (ids.axes() == 2) pass.slope_factor = model::slope_factor(*this, ids.size(1));
+  if (ids.axes() == 2) pass.position_scale = model::position_scale(*this, ids.size(1));
   return alibi::model::hidden(*this, ids, pass);
 }
 

@@ -57,7 +57,7 @@ class LongPass {
         is_in_memory_(2 * length_ * config_.d_model * int64_t{sizeof(float)} <= text.memory),
         stored_(length_, config_.d_model, is_in_memory_),
         next_(length_, config_.d_model, is_in_memory_) {
-    pass_.slope_factor = slope_factor(model, length_);
+    pass_.position_scale = position_scale(model, length_);
     pass_.biases = biases_of(*transformer_.position, config_, pass_, length_);
   }
 

@@ -76,8 +76,8 @@ struct Pass {
   std::span<KvCache> caches =
       {};  ///< one for each layer: keys and values of the preceding tokens, which grow; empty without a cache
   kernels::Eviction* eviction = nullptr;  ///< called after each layer's attention over a cache
-  float slope_factor = 1;                 ///< factor of ALiBi's slopes (Interpolation)
-  /// If not empty, each sequence of the batch has its own position, caches, eviction and slope factor, which replace
+  float position_scale = 1;               ///< factor of ALiBi's distances or rotary's positions (Interpolation)
+  /// If not empty, each sequence of the batch has its own position, caches, eviction and position scale, which replace
   /// those above.
   std::span<Pass* const> sequences = {};
   /// Inference: offsets [number of sequences + 1] of separate sequences that lie end to end in a batch of one row;
@@ -109,8 +109,8 @@ void each_sequence(const Pass& pass, std::vector<Tensor> tensors, const std::fun
 /// The part of a tensor [B, T, ...] that belongs to pass.sequences[index].
 Tensor part_of(const Pass& pass, const Tensor& tensor, size_t index);
 
-/// The factor for the model's interpolation and a text of this number of tokens.
-float slope_factor(const LanguageModel& model, int64_t length);
+/// The scale of positions for the model's interpolation and a text of this number of tokens.
+float position_scale(const LanguageModel& model, int64_t length);
 
 /// The embeddings of ids [R], with those of their types unless null: y [R, C] float32, without positions.
 void embed_ids(const LanguageModel& model, const Tensor& ids, const Tensor* token_types, Tensor& y);

@@ -169,9 +169,9 @@ class Rotary : public PositionMethod {
                      fmt::format("{} / {} is {}, expected an even head_dim for rotary positions",
                                  fields.name("d_model"), fields.name("heads"), config_.head_dim()));
   }
-  void rotate(Tensor& q, Tensor& k, int64_t first) const override {
-    nn::rotary(q, first, theta(), q);
-    nn::rotary(k, first, theta(), k);
+  void rotate(Tensor& q, Tensor& k, int64_t first, double scale) const override {
+    nn::rotary(q, first, theta(), q, scale);
+    nn::rotary(k, first, theta(), k, scale);
   }
   void rotate_backward(Tensor& dq, Tensor& dk, int64_t first) const override {
     nn::rotary_backward(dq, first, theta(), dq);

@@ -43,8 +43,9 @@ class PositionMethod {
   /// Before the first layer: y = x plus the positions from `first` on; [B, T, C] float32.
   virtual void enter(const Tensor& x, int64_t first, Tensor& y) const;
   virtual void enter_backward(const Tensor& /*dy*/, int64_t /*first*/) const {}
-  /// Rotates the queries [B, T, H, D] and keys [B, T, K, D] of every layer.
-  virtual void rotate(Tensor& /*q*/, Tensor& /*k*/, int64_t /*first*/) const {}
+  /// Rotates the queries [B, T, H, D] and keys [B, T, K, D] of every layer. `scale` multiplies the positions; it is 1
+  /// in training.
+  virtual void rotate(Tensor& /*q*/, Tensor& /*k*/, int64_t /*first*/, double /*scale*/) const {}
   virtual void rotate_backward(Tensor& /*dq*/, Tensor& /*dk*/, int64_t /*first*/) const {}
   /// Biases of attention: one for all layers, or one per layer. All visible keys have a distance below `distances`.
   virtual std::vector<AttentionOptions> biases(int64_t /*distances*/) const { return {AttentionOptions()}; }

@@ -33,9 +33,9 @@ std::vector<AttentionOptions> model::biases_of(const PositionMethod& position, c
     bias.causal = config.attention.causal;
     bias.softmax_scale = static_cast<float>(config.attention.softmax_scale);
     bias.sliding_window = config.attention.sliding_window;
-    if (text.slope_factor == 1) continue;
-    for (float& slope : bias.alibi_slopes) slope *= text.slope_factor;
-    for (float& slope : bias.alibi_slopes_after) slope *= text.slope_factor;
+    if (text.position_scale == 1) continue;
+    for (float& slope : bias.alibi_slopes) slope *= text.position_scale;
+    for (float& slope : bias.alibi_slopes_after) slope *= text.position_scale;
   }
   return biases;
 }

@@ -59,11 +59,11 @@ class Angles {
  public:
   static constexpr int64_t restart = 64;
 
-  /// direction is 1, or -1 for the inverse rotation.
-  Angles(int64_t half, double theta, double direction, int64_t first_position)
+  /// scale multiplies the positions; it is negative for the inverse rotation.
+  Angles(int64_t half, double theta, double scale, int64_t first_position)
       : frequency_(static_cast<size_t>(half)), turn_(frequency_.size()), now_(frequency_.size()) {
     for (size_t i = 0; i < frequency_.size(); ++i) {
-      frequency_[i] = direction * std::pow(theta, -static_cast<double>(i) / static_cast<double>(half));
+      frequency_[i] = scale * std::pow(theta, -static_cast<double>(i) / static_cast<double>(half));
       turn_[i] = {std::cos(frequency_[i]), std::sin(frequency_[i])};
       const double angle = static_cast<double>(first_position) * frequency_[i];
       now_[i] = {std::cos(angle), std::sin(angle)};
@@ -101,7 +101,7 @@ void check_heads(const char* operation, const char* name, const Tensor& tensor) 
         name, to_string(tensor.strides()));
 }
 
-void rotate(const char* operation, const Tensor& x, int64_t position_offset, float theta, double direction, Tensor& y) {
+void rotate(const char* operation, const Tensor& x, int64_t position_offset, float theta, double scale, Tensor& y) {
   check_heads(operation, "x", x);
   check_heads(operation, "y", y);
   check(x.shape() == y.shape() && x.dtype() == y.dtype(), "[{}] x is {} {}, y is {} {}, expected the same", operation,
@@ -112,7 +112,7 @@ void rotate(const char* operation, const Tensor& x, int64_t position_offset, flo
   core::prepare_dispatch();
   const auto kernel = HWY_DYNAMIC_DISPATCH(rotate_heads);
   core::parallel_ranges(length, Angles::restart, [&](int64_t begin, int64_t end) {
-    Angles angles(half, theta, direction, position_offset + begin);
+    Angles angles(half, theta, scale, position_offset + begin);
     std::vector<float> cosines(static_cast<size_t>(half)), sines(cosines.size());
     for (int64_t row = begin; row < end; ++row, angles.advance()) {
       angles.write(cosines.data(), sines.data());
@@ -136,9 +136,9 @@ Rows checked_rows(const char* operation, const Tensor& x, const Tensor& table) {
 
 }  // namespace
 
-void rotary(const Tensor& x, int64_t position_offset, float theta, Tensor& y) {
-  if (ran_elsewhere(&Operators::rotary, "rotary", x, position_offset, theta, y)) return;
-  rotate("rotary", x, position_offset, theta, 1, y);
+void rotary(const Tensor& x, int64_t position_offset, float theta, Tensor& y, double scale) {
+  if (ran_elsewhere(&Operators::rotary, "rotary", x, position_offset, theta, y, scale)) return;
+  rotate("rotary", x, position_offset, theta, scale, y);
 }
 
 void rotary_backward(const Tensor& dy, int64_t position_offset, float theta, Tensor& dx) {

@@ -20,8 +20,8 @@ void add_positions_backward(const Tensor& dy, Tensor& dtable);
 
 /// x, y [batch, length, heads, head_dim], any strides with a unit inner stride; y may be x. Row i has position
 /// position_offset + i. All of head_dim is rotated, with the half-split pairing of GPT-NeoX and LLaMA: the elements (i,
-/// i + head_dim / 2) are rotated by position * theta^(-2i / head_dim). Angles are computed in float64.
-void rotary(const Tensor& x, int64_t position_offset, float theta, Tensor& y);
+/// i + head_dim / 2) are rotated by position * scale * theta^(-2i / head_dim). Angles are computed in float64.
+void rotary(const Tensor& x, int64_t position_offset, float theta, Tensor& y, double scale = 1);
 /// The inverse rotation, which is the transpose; dx may be dy.
 void rotary_backward(const Tensor& dy, int64_t position_offset, float theta, Tensor& dx);
 

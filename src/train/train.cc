@@ -374,8 +374,8 @@ TrainResult training::train_over(ranks::Group* group, LanguageModel& model, std:
   const auto& [factor, dynamic, from] = model.interpolation();
   const int64_t unchanged = from > 0 ? from : model.config().train_length;
   check_usage(!dynamic || options.train_length <= unchanged,
-              "[train] the training length is {}, expected at most {}, because the model divides its slopes for longer "
-              "texts, which training does not do",
+              "[train] the training length is {}, expected at most {}, because the model interpolates the positions "
+              "of longer texts, which training does not do",
               options.train_length, unchanged);
   training::check_ranges(run);
   return Trainer(model, tokens, options, run, group).run();

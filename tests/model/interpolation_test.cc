@@ -87,6 +87,26 @@ TEST(Interpolation, OfContextsIsThatOfTheWhole) {
   }
 }
 
+TEST(Interpolation, OfRotaryPositionsDividesThem) {
+  LanguageModel model(with_position(interpolated_config(), Position::rotary, kTrained), 3);
+  const Tensor ids = ids_of(2 * kTrained), plain = model.logits(ids);
+  model.set_interpolation({.factor = 2});
+  const Tensor divided = model.logits(ids);
+  EXPECT_FALSE(test::max_abs_diff(divided, plain) <= 1e-3);
+  Context context(model);
+  for (int64_t at = 0; at + 1 < 2 * kTrained; ++at) model.hidden(ids.slice(1, at, at + 1).clone(), context);
+  const Tensor last_id = ids.slice(1, 2 * kTrained - 1, 2 * kTrained).clone();
+  EXPECT_TRUE(test::max_abs_diff(model.next_logits(last_id, context), model.next_logits(ids)) <= 1e-4);
+
+  model.set_interpolation({.dynamic = true});
+  EXPECT_TRUE(test::same_bits(model.logits(ids), divided));
+  Context grows(model);
+  model.hidden(ids, grows);
+  test::expect_error<UsageError>([&] { model.hidden(last_id, grows); }, "give a factor");
+  model.set_interpolation({});
+  EXPECT_TRUE(test::same_bits(model.logits(ids), plain));
+}
+
 TEST(Interpolation, IsOfReadingNotOfTrainingOrTheSavedModel) {
   LanguageModel model(interpolated_config(), 3), other(interpolated_config(), 3);
   model.set_interpolation({.factor = 4});
@@ -110,9 +130,9 @@ TEST(Interpolation, WhatCannotBeIsRefused) {
   }
   model.set_train_length(0);
   test::expect_error<UsageError>([&] { model.set_interpolation({.dynamic = true}); }, "give a factor");
-  LanguageModel rotary(with_position(interpolated_config(), Position::rotary, kTrained), 3);
-  test::expect_error<UsageError>([&] { rotary.set_interpolation({.factor = 2}); }, "rotary positions");
-  EXPECT_NO_THROW(rotary.set_interpolation({}));
+  LanguageModel sinusoidal(with_position(interpolated_config(), Position::sinusoidal, kTrained), 3);
+  test::expect_error<UsageError>([&] { sinusoidal.set_interpolation({.factor = 2}); }, "sinusoidal positions");
+  EXPECT_NO_THROW(sinusoidal.set_interpolation({}));
 }
 
 }  // namespace

@@ -44,6 +44,29 @@ TEST(Rotary, MatchesComplexRotationAtAnyPosition) {
   });
 }
 
+// Position 2 i * 0.5 has the angle of position i.
+TEST(Rotary, ScaleMultipliesThePositions) {
+  test::for_each_isa([] {
+    const Tensor x = random_tensor({1, 1, 3, 10}, 1);
+    Tensor scaled(x.shape()), plain(x.shape());
+    for (const int64_t position : {1, 70, 5000}) {
+      nn::rotary(x, 2 * position, 10000, scaled, 0.5);
+      nn::rotary(x, position, 10000, plain);
+      EXPECT_TRUE(test::max_abs_diff(scaled, plain) <= 1e-6) << position;
+      EXPECT_TRUE(test::max_abs_diff(scaled, rotary_reference(x, position, 10000)) <= 1e-6) << position;
+    }
+    // Rows after the first are turned from row to row.
+    const Tensor rows = random_tensor({2, 131, 3, 10}, 2);
+    Tensor turned(rows.shape()), one({2, 1, 3, 10});
+    nn::rotary(rows, 6, 10000, turned, 0.5);
+    for (const int64_t row : {1, 63, 64, 130}) {
+      const Tensor at = rows.slice(1, row, row + 1).clone();
+      nn::rotary(at, 6 + row, 10000, one, 0.5);
+      EXPECT_TRUE(test::max_abs_diff(turned.slice(1, row, row + 1).clone(), one) <= 1e-6) << row;
+    }
+  });
+}
+
 TEST(Rotary, BackwardIsTheTranspose) {
   test::for_each_isa([] {
     const Tensor x = random_tensor({1, 70, 2, 10}, 1), dy = random_tensor({1, 70, 2, 10}, 2);
