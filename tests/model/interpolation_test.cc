@@ -98,6 +98,12 @@ TEST(Interpolation, OfRotaryPositionsDividesThem) {
   const Tensor last_id = ids.slice(1, 2 * kTrained - 1, 2 * kTrained).clone();
   EXPECT_TRUE(test::max_abs_diff(model.next_logits(last_id, context), model.next_logits(ids)) <= 1e-4);
 
+  // At positions that are almost 0 nothing is rotated: a model without positions.
+  model.set_interpolation({.factor = 1e6});
+  const LanguageModel none(with_position(interpolated_config(), Position::none, kTrained), 3);
+  EXPECT_TRUE(test::max_abs_diff(model.logits(ids), none.logits(ids)) <= 1e-4);
+  EXPECT_FALSE(test::max_abs_diff(plain, none.logits(ids)) <= 1e-3);
+
   model.set_interpolation({.dynamic = true});
   EXPECT_TRUE(test::same_bits(model.logits(ids), divided));
   Context grows(model);
