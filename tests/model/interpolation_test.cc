@@ -98,7 +98,7 @@ TEST(Interpolation, OfRotaryPositionsDividesThem) {
   const Tensor last_id = ids.slice(1, 2 * kTrained - 1, 2 * kTrained).clone();
   EXPECT_TRUE(test::max_abs_diff(model.next_logits(last_id, context), model.next_logits(ids)) <= 1e-4);
 
-  // At positions that are almost 0 nothing is rotated: a model without positions.
+  // If all positions are almost 0, the model is one without positions. This fails if only queries or keys are scaled.
   model.set_interpolation({.factor = 1e6});
   const LanguageModel none(with_position(interpolated_config(), Position::none, kTrained), 3);
   EXPECT_TRUE(test::max_abs_diff(model.logits(ids), none.logits(ids)) <= 1e-4);

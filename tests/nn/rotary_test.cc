@@ -44,7 +44,7 @@ TEST(Rotary, MatchesComplexRotationAtAnyPosition) {
   });
 }
 
-// Position 2 i * 0.5 has the angle of position i.
+// With a scale of 0.5, position 2 * i has the angle of position i.
 TEST(Rotary, ScaleMultipliesThePositions) {
   test::for_each_isa([] {
     const Tensor x = random_tensor({1, 1, 3, 10}, 1);
@@ -55,7 +55,7 @@ TEST(Rotary, ScaleMultipliesThePositions) {
       EXPECT_TRUE(test::max_abs_diff(scaled, plain) <= 1e-6) << position;
       EXPECT_TRUE(test::max_abs_diff(scaled, rotary_reference(x, position, 10000)) <= 1e-6) << position;
     }
-    // Rows after the first are turned from row to row.
+    // The angles of later rows are computed from those of the row before.
     const Tensor rows = random_tensor({2, 131, 3, 10}, 2);
     Tensor turned(rows.shape()), one({2, 1, 3, 10});
     nn::rotary(rows, 6, 10000, turned, 0.5);
