@@ -37,12 +37,6 @@ struct TokenOrder {
   int64_t size() const { return static_cast<int64_t>(blocks.size()); }
 };
 
-/// Number of blocks of an order.
-constexpr int64_t count_blocks_of(int64_t tokens, int64_t leading, int64_t block_rows) {
-  const int64_t first = leading < tokens ? leading : tokens;
-  return (first + block_rows - 1) / block_rows + (tokens - first + block_rows - 1) / block_rows;
-}
-
 /// points is [tokens][dims].
 TokenOrder make_order(const std::vector<float>& points, int dims, int64_t leading, int64_t block_rows);
 
