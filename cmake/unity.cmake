@@ -6,6 +6,9 @@ option(ALIBI_UNITY_BUILD "Compile the files of a folder together" ON)
 # The presets that only check use these to leave out Highway's EMU128. With sanitizers it takes ten times as long to compile
 # as SSE4, AVX2 and AVX3 together. SSE4, which has vectors of the same length, takes its place.
 set(ALIBI_KERNEL_OPTIONS "" CACHE STRING "Compiler options of kernels alone, on x86-64")
+# With sanitizers clang takes more than twice as long to optimize most files as to compile them. Files that compute little
+# are not optimized by these presets.
+set(ALIBI_LIBRARY_OPTIONS "" CACHE STRING "Compiler options of everything but the operator, before those of kernels")
 if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
   set(ALIBI_KERNEL_OPTIONS "")
 endif()
