@@ -6,11 +6,12 @@ option(ALIBI_UNITY_BUILD "Compile the files of a folder together" ON)
 # The presets that only check use these to leave out Highway's EMU128. With sanitizers it takes ten times as long to compile
 # as SSE4, AVX2 and AVX3 together. SSE4, which has vectors of the same length, takes its place.
 set(ALIBI_KERNEL_OPTIONS "" CACHE STRING "Compiler options of kernels alone, on x86-64")
-# With sanitizers clang takes more than twice as long to optimize most files as to compile them. Files that compute little
-# are not optimized by these presets.
+# With sanitizers, optimizing a file takes clang more time than the rest of compiling it. So the same presets do not
+# optimize files that compute little.
 set(ALIBI_LIBRARY_OPTIONS "" CACHE STRING "Compiler options of everything but the operator, before those of kernels")
 if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
   set(ALIBI_KERNEL_OPTIONS "")
+  set(ALIBI_LIBRARY_OPTIONS "")  # kernels would not be optimized either
 endif()
 
 # For the sources of a target. Kernels are compiled alone, because Highway includes them again for each instruction set.
