@@ -80,6 +80,9 @@ void set_isa(Isa isa) {
         "[isa] the requested instruction set is {}, but {} allows at most {}", name_of(isa),
         core::isa_limit() ? "ALIBI_ISA" : "this CPU", name_of(best_isa()));
   hwy::DisableTargets(core::processor::disabled_targets(isa));
+  // Otherwise the first call of a kernel would do this, and meanwhile kernels of other threads might run with a
+  // disabled target: SupportedTargets() briefly chooses among all.
+  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
   chosen_isa.store(static_cast<int>(isa));
 }
 

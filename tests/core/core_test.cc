@@ -11,6 +11,7 @@
 #include "core/files.h"
 #include "core/parallel.h"
 #include "core/random.h"
+#include "hwy/targets.h"
 #include "testing.h"
 
 namespace alibi::core {
@@ -152,6 +153,8 @@ TEST(Isa, EveryAvailableOneCanBeForced) {
   for (const Isa candidate : available_isas()) {
     set_isa(candidate);
     EXPECT_EQ(isa(), candidate);
+    EXPECT_TRUE(hwy::GetChosenTarget().IsInitialized())
+        << "kernels of several threads would choose their target at once";
   }
   set_isa(best_isa());
 }
