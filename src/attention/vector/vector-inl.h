@@ -25,12 +25,37 @@ using Float = hn::Vec<Floats>;
 
 inline constexpr int64_t lanes = static_cast<int64_t>(hn::MaxLanes(Floats()));
 /// Rows of a register tile, and vectors per row. Enough registers remain for the operands: AVX-512 and NEON have 32,
-/// the others 16. Tiles of 8 x 3 need more than NEON has, because its scalars are vectors too.
+/// the others 16. Tiles of 8 x 3 need more than NEON has, which loads the left operand as vectors.
 inline constexpr int tile_rows = lanes == 16 ? 8 : 4;
 inline constexpr int tile_vectors = HWY_ARCH_ARM_A64 ? 4 : 3;
 
 /// Layout of a product's left operand: element (r, k) is a[r * stride + k] or a[k * stride + r].
 enum class Left { rows, columns };
+
+#if HWY_ARCH_ARM_A64
+/// sum[r] += scalar(r) * b for the tile_rows rows, where scalar(r) is lane r of *scalars (columns) or lane `step` of
+/// scalars[r] (rows).
+template <Left left, int step, int N>
+HWY_INLINE void add_products(const Float* scalars, const float* HWY_RESTRICT b, Float (&sum)[tile_rows][N]) {
+  static_assert(tile_rows == 4 && lanes == 4);
+  Float right[N];
+  HWY_UNROLL(4)
+  for (int n = 0; n < N; ++n) right[n] = hn::Load(Floats(), b + n * lanes);
+  const auto add = [&](Float scalar, Float(&row)[N]) HWY_ATTR {
+    HWY_UNROLL(4)
+    for (int n = 0; n < N; ++n) row[n] = hn::MulAdd(scalar, right[n], row[n]);
+  };
+  if constexpr (left == Left::columns) {
+    add(hn::Broadcast<0>(*scalars), sum[0]);
+    add(hn::Broadcast<1>(*scalars), sum[1]);
+    add(hn::Broadcast<2>(*scalars), sum[2]);
+    add(hn::Broadcast<3>(*scalars), sum[3]);
+  } else {
+    HWY_UNROLL(4)
+    for (int r = 0; r < 4; ++r) add(hn::Broadcast<step>(scalars[r]), sum[r]);
+  }
+}
+#endif
 
 /// One register tile of a * b: tile_rows rows of N vectors. `finish` is called with each vector.
 template <Left left, int N, class Finish>
@@ -43,7 +68,27 @@ HWY_INLINE void multiply_tile(const float* HWY_RESTRICT a, int64_t a_stride, con
     HWY_UNROLL(4)
     for (int n = 0; n < N; ++n) sum[r][n] = hn::Zero(f);
   }
-  for (int64_t k = 0; k < depth; ++k) {
+  int64_t k = 0;
+#if HWY_ARCH_ARM_A64
+  // An instruction of NEON multiplies by one lane of a register, so one load brings the scalars of 4 rows or 4 steps.
+  if constexpr (left == Left::columns) {
+    for (; k < depth; ++k) {
+      const Float scalars = hn::LoadU(f, a + k * a_stride);
+      add_products<left, 0>(&scalars, b + k * b_stride, sum);
+    }
+  } else {
+    for (; k + 4 <= depth; k += 4) {
+      Float scalars[4];
+      HWY_UNROLL(4)
+      for (int r = 0; r < 4; ++r) scalars[r] = hn::LoadU(f, a + r * a_stride + k);
+      add_products<left, 0>(scalars, b + k * b_stride, sum);
+      add_products<left, 1>(scalars, b + (k + 1) * b_stride, sum);
+      add_products<left, 2>(scalars, b + (k + 2) * b_stride, sum);
+      add_products<left, 3>(scalars, b + (k + 3) * b_stride, sum);
+    }
+  }
+#endif
+  for (; k < depth; ++k) {
     Float right[N];
     HWY_UNROLL(4)
     for (int n = 0; n < N; ++n) right[n] = hn::Load(f, b + k * b_stride + n * lanes);
