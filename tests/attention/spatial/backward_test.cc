@@ -1,4 +1,5 @@
 // Gradients of attention_positions() against the float64 reference, and the reference against numerical gradients.
+#include <algorithm>
 #include <cmath>
 #include <tuple>
 
@@ -31,7 +32,12 @@ void expect_spatial_backward(const SpatialCase& c) {
     }
     double extent = 1;
     for (const Tensor& positions : {t.positions.q, t.positions.k}) {
-      if (positions.defined() && !c.integers) extent = std::max(extent, max_abs(positions.to_floats()));
+      if (!positions.defined()) continue;
+      const auto extend = [&](const auto& values) {
+        const auto [least, most] = std::ranges::minmax(values);
+        extent = std::max(extent, static_cast<double>(most - least));
+      };
+      c.integers ? extend(positions.to_ints()) : extend(positions.to_floats());
     }
     for (int64_t i = 0; i < count; ++i) {
       const double of = expected.dslopes[static_cast<size_t>(i)];
