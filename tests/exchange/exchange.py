@@ -19,8 +19,10 @@ import time
 
 SENTENCE = "the quick brown fox jumps over the lazy dog and runs away from number {}\n"
 STEPS, STOP = 24, 12
-SETTINGS = ("--train-length", "32", "--batch-tokens", "256", "--train-tokens", str(256 * STEPS), "--precision", "f32",
-            "--checkpoint-steps", str(STOP), "--eval-tokens", "500", "--threads", "2")
+# A small model, because one of the builds may be emulated.
+SIZE = ("--layers", "2", "--d-model", "32", "--heads", "4", "--train-length", "32", "--batch-tokens", "256")
+SETTINGS = (*SIZE, "--train-tokens", str(256 * STEPS), "--precision", "f32", "--checkpoint-steps", str(STOP),
+            "--eval-tokens", "500", "--threads", "2")
 PATIENCE = 300  # seconds
 
 
@@ -87,8 +89,8 @@ def main():
                   [whole[s] for s in later], 1e-5)
 
             run(builds[writer], "tokenize", text, "-o", tokens, "--tokenizer", "words")
-            run(builds[reader], "train", tokens, "-o", folder / f"from-{writer}", "--train-length", "32",
-                "--batch-tokens", "256", "--train-tokens", "512")
+            run(builds[reader], "train", tokens, "-o", folder / f"from-{writer}", *SIZE, "--train-tokens",
+                "512")
         names = [sorted(p.relative_to(folder / f"tokens-{b}") for p in (folder / f"tokens-{b}").rglob("*")) for b in builds]
         same = names[0] == names[1] and all((folder / "tokens-here" / name).read_bytes() ==
                                             (folder / "tokens-there" / name).read_bytes()
