@@ -35,11 +35,11 @@ def x86():
     return ["c++"], ["qemu-x86_64-static", "-cpu", "max"], {"ALIBI_ISA": "avx2"}
 
 
-PROCESSORS = {"ARM64": (arm, "build-arm"), "x86-64": (x86, "build")}
+PROCESSORS = {"ARM64": (arm, "build-arm-kernels"), "x86-64": (x86, "build")}
 
 
 def kind(text):
-    """'multiply-add', 'load', 'load and multiply-add', 'store', 'stack', 'vector' or 'other'."""
+    """'multiply-add', 'load', 'load and multiply-add', 'store', 'stack' (reads or writes it) or 'other'."""
     name, operands = (text.split(None, 1) + [""])[:2]
     multiply_add = name.startswith(("fmla", "vfmadd"))
     memory = MEMORY.search(operands)
@@ -63,7 +63,8 @@ def count(command, environment):
             at = None
         elif line.startswith(b"0x"):
             address, text = line.split(b":", 1)
-            at = at or code.setdefault(address[2:].rjust(16, b"0"), [])
+            if at is None:
+                at = code[address[2:].rjust(16, b"0")] = []  # a block may be translated again
             at.append(re.split("  +", text.decode().strip(), maxsplit=1)[-1])  # after the bytes of the instruction
     if log.wait() != 0:
         raise SystemExit(f"instructions: {' '.join(command)} ended with {log.returncode}")
@@ -77,6 +78,7 @@ def measure(processor, arguments, folder):
     describe, default = PROCESSORS[processor]
     compiler, emulator, environment = describe()
     build = arguments.builds.get(processor, ROOT / default)
+    subprocess.run(["cmake", "--build", build, "--target", "alibi_attention"], check=True, stdout=subprocess.DEVNULL)
     program = folder / processor
     subprocess.run([*compiler, "-std=c++20", "-O2", f"-I{ROOT}/include", ROOT / "bench/instructions.cpp",
                     f"{build}/libalibi_attention.a", "-lhwy", "-lfmt", "-lpthread", "-o", program], check=True)
@@ -96,7 +98,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--processors", default="ARM64,x86-64", help="default: %(default)s")
     parser.add_argument("--build", action="append", default=[], metavar="PROCESSOR=FOLDER", dest="builds",
-                        help="default: ARM64=build-arm and x86-64=build")
+                        help="build folders of alibi, default: ARM64=build-arm-kernels and x86-64=build")
     parser.add_argument("--pass", choices=PRODUCTS, default="forward", dest="passed", help="default: %(default)s")
     parser.add_argument("--length", type=int, default=2048, help="tokens, default: %(default)s")
     parser.add_argument("--head-dim", type=int, default=64, help="default: %(default)s")
