@@ -4,7 +4,7 @@
     scripts/test-arm && bench/instructions.py                      # ARM64 and x86-64 with AVX2
     bench/instructions.py --processors x86-64 --pass backward --length 512
 
-The count is that of one call: a program makes no call or one after the same preparation, and the difference is taken.
+The count is that of one call: bench/instructions.cpp runs without the call and with it, and the difference is taken.
 One head, causal, every key visited. A multiply-add is one of the 2 products of the forward pass or of the 5 of the
 backward pass, for the pairs of a query and a key that it sees; work on masked pairs is counted as instructions only.
 The emulator counts instructions. It says nothing about the time that a processor takes for them.
@@ -54,6 +54,7 @@ def kind(text):
 
 def count(command, environment):
     """How often each block of code was executed: {(instruction, ...): times}."""
+    # Without the variables of this environment, so that they do not change the count.
     log = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, env=environment, bufsize=1 << 20)
     code, times, at = {}, collections.Counter(), None
     for line in log.stderr:
