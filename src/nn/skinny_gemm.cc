@@ -236,8 +236,9 @@ void skinny_gemm(const Product& product) {
   }
   core::prepare_dispatch();
   const auto kernel = HWY_DYNAMIC_DISPATCH(multiply_columns);
-  constexpr int64_t task_bytes = 1 << 17;
+  // A task begins with rows that nothing has prefetched, so few tasks are better, but at least four for each thread.
   const int64_t row_bytes = bytes_of_row(p.b.dtype, p.k);
+  const int64_t task_bytes = std::clamp<int64_t>(p.n * row_bytes / (4 * threads()), 1 << 17, 1 << 20);
   const int64_t rows = std::max<int64_t>(1, task_bytes / row_bytes / 4) * 4;
   core::parallel_ranges(p.n, rows, [&](int64_t begin, int64_t end) { kernel(p, begin, end); });
 }

@@ -62,6 +62,26 @@ TEST(LanguageModel, ConvertedWeightsAreRoundedOnce) {
   expect_error<UsageError>([&] { model.convert_weights(DType::int32); }, "choose float32, bfloat16 or q8_0");
 }
 
+TEST(LanguageModel, ConvertedWeightsDoNotChangeTheFormerOnes) {
+  LanguageModel model(language_model_config(), 1);
+  model.set_precision(Precision::bf16);
+  model.convert_weights(DType::bfloat16);
+  // Other models may share these tensors, and a file that is mapped for reading may hold them.
+  std::vector<Tensor> former;
+  std::vector<std::vector<float>> before;
+  for (const Parameter* parameter : model.parameters()) {
+    former.push_back(parameter->value);
+    before.push_back(parameter->value.to_floats());
+  }
+  model.convert_weights(DType::float32);
+  for (Parameter* const parameter : model.parameters()) {
+    const std::vector<float> ones(static_cast<size_t>(parameter->value.elements()), 1.0f);
+    parameter->value = Tensor::from(ones, parameter->value.shape());
+  }
+  model.weights_changed();
+  for (size_t i = 0; i < former.size(); ++i) EXPECT_EQ(former[i].to_floats(), before[i]) << i;
+}
+
 TEST(LanguageModel, GradientsAreThoseOfTheLoss) {
   for (const Position position : {Position::alibi, Position::sinusoidal, Position::learned}) {
     LanguageModel model(language_model_config(position), 1);
