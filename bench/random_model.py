@@ -2,11 +2,13 @@
 """Write a model folder with random weights, to measure how large models are opened and run.
 
 The defaults are the shape of MPT-7B: 13.3 GB in bfloat16, in shards of 5 GB with an index. With --family jina they are the
-shape of jina-embeddings-v2-base: 137 million parameters in float32. No tokenizer is written.
+shape of jina-embeddings-v2-base: 137 million parameters in float32. Programs that need a tokenizer get one of bytes with
+--tokenizer; the other entries of its vocabulary are never used.
 
     bench/random_model.py /tmp/mpt-7b && alibi bench generate --model /tmp/mpt-7b
     bench/random_model.py /tmp/mpt-7b --sparse         # all zeros, needs no disk space
     bench/random_model.py /tmp/jina --family jina
+    bench/random_model.py /tmp/mpt-1.3b --layers 24 --d-model 2048 --heads 16 --tokenizer
     bench/random_model.py /tmp/small --layers 2 --d-model 256 --heads 4 --dtype float16
 """
 import argparse
@@ -101,6 +103,21 @@ def write_shard(path, tensors, o, block, rng):
                 left -= len(part)
 
 
+def write_tokenizer(path, vocab):
+    """A tokenizer.json of byte-level BPE without merges, as GPT-2 writes bytes: printable ones as they are."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in printable]
+    letters = [chr(byte) for byte in printable] + [chr(256 + i) for i in range(len(others))]
+    entries = ["<|endoftext|>", *letters, *(f"<unused{i}>" for i in range(vocab - 257))]
+    bytes_as_letters = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    end = {"id": 0, "content": entries[0], "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
+           "special": True}
+    path.write_text(json.dumps({
+        "version": "1.0", "added_tokens": [end], "normalizer": None, "pre_tokenizer": bytes_as_letters,
+        "post_processor": bytes_as_letters, "decoder": bytes_as_letters,
+        "model": {"type": "BPE", "vocab": {entry: i for i, entry in enumerate(entries)}, "merges": []}}))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=pathlib.Path)
@@ -113,6 +130,7 @@ def main():
     parser.add_argument("--dtype", choices=TYPES)
     parser.add_argument("--shard-gb", type=float, default=5, help="most bytes of a shard, in GB")
     parser.add_argument("--sparse", action="store_true", help="files of zeros without disk space")
+    parser.add_argument("--tokenizer", action="store_true", help="also write a tokenizer of bytes")
     parser.add_argument("--seed", type=int, default=0)
     o = parser.parse_args()
     for name, value in DEFAULTS[o.family].items():
@@ -166,6 +184,8 @@ def main():
         "torch_dtype": o.dtype,
     }
     (o.folder / "config.json").write_text(json.dumps(jina if o.family == "jina" else mpt, indent=1))
+    if o.tokenizer:
+        write_tokenizer(o.folder / "tokenizer.json", o.vocab)
     print(f"{o.folder}: {len(shards)} shards, {sum(f.stat().st_size for f in o.folder.iterdir()):,} bytes")
 
 
