@@ -5,10 +5,12 @@
 #include <bit>
 #include <cmath>
 #include <iterator>
+#include <numeric>
 #include <utility>
 #include <vector>
 
 #include "core/check.h"
+#include "core/parallel.h"
 
 namespace alibi::generation {
 namespace {
@@ -18,6 +20,9 @@ struct Candidate {
   uint32_t rank;  // smaller for larger logits
   int32_t id;
 };
+
+/// Tokens that a task reads.
+constexpr int64_t grain = 1 << 14;
 
 /// The bits of a float as an unsigned integer that falls as the float rises. Both zeros have the same rank.
 uint32_t rank_of(float logit) {
@@ -32,36 +37,112 @@ struct Reached {
   double sum;
 };
 
-/// Sums `measure` from the most likely token downwards until the sum is at least `limit`. Equally likely tokens follow
-/// in the order of their ids. `candidates` must be sorted by id. This is a radix selection, because sorting 250,000
-/// tokens takes 60 ms.
+/// Sums of `measure` from the most likely token downwards. Equally likely tokens follow in the order of their ids.
+/// `candidates` must be sorted by id. This is a radix selection, because sorting 250,000 tokens takes 60 ms.
 template <class Measure>
-Reached sum_until(std::span<const Candidate> candidates, double limit, const Measure& measure) {
-  constexpr uint32_t digits = 1 << 11;
-  std::vector<Candidate> same_digits;
-  double before = 0;
-  for (const int shift : {21, 10, 0}) {
-    const auto digit = [shift](const Candidate& candidate) { return (candidate.rank >> shift) % digits; };
-    std::array<double, digits> sums{};
-    for (const Candidate& candidate : candidates) sums[digit(candidate)] += measure(candidate);
-    uint32_t chosen = 0;
-    double before_chosen = before, sum = before;
-    for (uint32_t i = 0; i < digits && sum < limit; ++i) {
-      if (sums[i] == 0) continue;  // rounding may put the limit above the total
-      chosen = i;
-      before_chosen = sum;
-      sum += sums[i];
+class SumsByRank {
+ public:
+  SumsByRank(std::span<const Candidate> candidates, const Measure& measure)
+      : candidates_(candidates), measure_(measure), sums_(sums_of(candidates, shifts[0])) {}
+
+  double total() const { return std::accumulate(sums_.begin(), sums_.end(), 0.0); }
+
+  /// Where the sum is at least `limit`.
+  Reached until(double limit) const {
+    std::span<const Candidate> candidates = candidates_;
+    std::vector<Candidate> same_digits;
+    Digits sums = sums_;
+    double before = 0;
+    for (const int shift : shifts) {
+      if (shift != shifts[0]) sums = sums_of(candidates, shift);
+      uint32_t chosen = 0;
+      double before_chosen = before, sum = before;
+      for (uint32_t i = 0; i < digits && sum < limit; ++i) {
+        if (sums[i] == 0) continue;  // rounding may put the limit above the total
+        chosen = i;
+        before_chosen = sum;
+        sum += sums[i];
+      }
+      before = before_chosen;
+      std::vector<Candidate> same;
+      same.reserve(candidates.size());
+      std::copy_if(candidates.begin(), candidates.end(), std::back_inserter(same),
+                   [&](const Candidate& candidate) { return digit(candidate, shift) == chosen; });
+      candidates = same_digits = std::move(same);
     }
-    before = before_chosen;
-    std::vector<Candidate> same;
-    same.reserve(candidates.size());
-    std::copy_if(candidates.begin(), candidates.end(), std::back_inserter(same),
-                 [&](const Candidate& candidate) { return digit(candidate) == chosen; });
-    candidates = same_digits = std::move(same);
+    size_t last = 0;
+    for (double sum = before; last < candidates.size() && sum < limit; ++last) {
+      before = sum += measure_(candidates[last]);
+    }
+    return {candidates[last - 1], before};
   }
-  size_t last = 0;
-  for (double sum = before; last < candidates.size() && sum < limit; ++last) before = sum += measure(candidates[last]);
-  return {candidates[last - 1], before};
+
+ private:
+  static constexpr uint32_t digits = 1 << 11;
+  static constexpr std::array<int, 3> shifts{21, 10, 0};
+  using Digits = std::vector<double>;
+
+  static uint32_t digit(const Candidate& candidate, int shift) { return (candidate.rank >> shift) % digits; }
+
+  /// The sum of `measure` over the candidates with each digit.
+  Digits sums_of(std::span<const Candidate> candidates, int shift) const {
+    const auto count = static_cast<int64_t>(candidates.size());
+    std::vector<Digits> of_tasks(static_cast<size_t>(core::ceil_div(count, grain)), Digits(digits));
+    core::parallel_ranges(count, grain, [&](int64_t begin, int64_t end) {
+      Digits& sums = of_tasks[static_cast<size_t>(begin / grain)];
+      for (int64_t i = begin; i < end; ++i) {
+        const Candidate& candidate = candidates[static_cast<size_t>(i)];
+        sums[digit(candidate, shift)] += measure_(candidate);
+      }
+    });
+    Digits total = std::move(of_tasks.front());
+    for (size_t task = 1; task < of_tasks.size(); ++task) {
+      for (uint32_t i = 0; i < digits; ++i) total[i] += of_tasks[task][i];
+    }
+    return total;
+  }
+
+  std::span<const Candidate> candidates_;
+  Measure measure_;
+  Digits sums_;
+};
+
+/// The most likely token but `banned`; of equally likely ones, that with the lowest id.
+int32_t most_likely(std::span<const float> logits, int32_t banned) {
+  const auto count = std::ssize(logits);
+  std::vector<int32_t> of_tasks(static_cast<size_t>(core::ceil_div(count, grain)), -1);
+  const auto better = [&](int32_t id, int32_t best) {
+    return best < 0 || logits[static_cast<size_t>(id)] > logits[static_cast<size_t>(best)];
+  };
+  core::parallel_ranges(count, grain, [&](int64_t begin, int64_t end) {
+    int32_t best = -1;
+    for (auto id = static_cast<int32_t>(begin); id < end; ++id) {
+      if (id != banned && better(id, best)) best = id;
+    }
+    of_tasks[static_cast<size_t>(begin / grain)] = best;
+  });
+  int32_t best = -1;
+  for (const int32_t id : of_tasks) {
+    if (id >= 0 && better(id, best)) best = id;
+  }
+  return best;
+}
+
+/// All tokens but `banned`, sorted by id.
+std::vector<Candidate> candidates_of(std::span<const float> logits, double highest, double temperature,
+                                     int32_t banned) {
+  const auto size = std::ssize(logits);
+  const int64_t skipped = banned >= 0 && banned < size ? banned : size;
+  std::vector<Candidate> candidates(static_cast<size_t>(skipped < size ? size - 1 : size));
+  core::parallel_ranges(std::ssize(candidates), grain, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t id = i < skipped ? i : i + 1;
+      const float logit = logits[static_cast<size_t>(id)];
+      candidates[static_cast<size_t>(i)] = {std::exp((static_cast<double>(logit) - highest) / temperature),
+                                            rank_of(logit), static_cast<int32_t>(id)};
+    }
+  });
+  return candidates;
 }
 
 }  // namespace
@@ -100,40 +181,33 @@ std::vector<float> penalized(std::span<const float> logits, const std::vector<bo
 
 int32_t sample_token(std::span<const float> logits, const GenerateOptions& options, const core::Random& random,
                      uint64_t draw, int32_t banned) {
-  std::vector<Candidate> candidates;
-  candidates.reserve(logits.size());
-  for (size_t i = 0; i < logits.size(); ++i) {
-    const auto id = static_cast<int32_t>(i);
-    if (id != banned) candidates.push_back({0, rank_of(logits[i]), id});
-  }
-  check(!candidates.empty(), "[generate] the vocabulary is empty, expected at least one token");
-  const int32_t best = std::min_element(candidates.begin(), candidates.end(), [](const auto& a, const auto& b) {
-                         return a.rank < b.rank;
-                       })->id;
+  const int32_t best = most_likely(logits, banned);
+  check(best >= 0, "[generate] the vocabulary is empty, expected at least one token");
   if (options.temperature == 0) return best;
   const auto highest = static_cast<double>(logits[static_cast<size_t>(best)]);
   check(std::isfinite(highest), "[generate] the model's logits are not finite");
+  std::vector<Candidate> candidates = candidates_of(logits, highest, options.temperature, banned);
 
   // Each limit keeps the most likely tokens, so the sum of the kept weights determines which tokens are kept.
   if (options.top_k > 0 && static_cast<size_t>(options.top_k) < candidates.size()) {
-    const Candidate last = sum_until(candidates, options.top_k, [](const Candidate&) { return 1.0; }).last;
+    const Candidate last = SumsByRank(candidates, [](const Candidate&) { return 1.0; }).until(options.top_k).last;
     std::erase_if(candidates, [&](const Candidate& candidate) {
       return std::pair(candidate.rank, candidate.id) > std::pair(last.rank, last.id);
     });
   }
-  double total = 0, total_of_min_p = 0;
-  for (Candidate& candidate : candidates) {
-    const auto logit = static_cast<double>(logits[static_cast<size_t>(candidate.id)]);
-    candidate.weight = std::exp((logit - highest) / options.temperature);
-    total += candidate.weight;
-    if (candidate.weight >= options.min_p) total_of_min_p += candidate.weight;
+  const SumsByRank sums(candidates, [](const Candidate& candidate) { return candidate.weight; });
+  double total = sums.total();
+  if (options.top_p < 1) total = sums.until(options.top_p * total).sum;
+  if (options.min_p > 0) {
+    double total_of_min_p = 0;
+    for (const Candidate& candidate : candidates) {
+      if (candidate.weight >= options.min_p) total_of_min_p += candidate.weight;
+    }
+    total = std::min(total, total_of_min_p);
   }
-  const auto weight = [](const Candidate& candidate) { return candidate.weight; };
-  if (options.top_p < 1) total = sum_until(candidates, options.top_p * total, weight).sum;
-  total = std::min(total, total_of_min_p);
   // The drawn token is the first one at which the running sum exceeds the drawn fraction of the total.
   const double drawn = static_cast<double>(random.uniform(draw)) * total;
-  return sum_until(candidates, std::nextafter(drawn, total + 1), weight).last.id;
+  return sums.until(std::nextafter(drawn, total + 1)).last.id;
 }
 
 }  // namespace alibi::generation
