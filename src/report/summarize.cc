@@ -244,10 +244,11 @@ std::vector<std::string> early_token_notes(const CompareResults& results) {
     const bool known = std::isfinite(curse->interval.low);
     notes.push_back(fmt::format(
         "{}: windows of {} tokens instead of {} lower the loss by {} nats{}. For tokens whose context always fills "
-        "the window, the loss falls by {} nats. The difference, {} % of the gain, is the early token curse.",
+        "the window, the loss {} by {} nats. The difference, {} % of the gain, is the early token curse.",
         method.name, core::format_integer(curse->to), core::format_integer(curse->from), nats(curse->gain),
         known ? fmt::format(" ({} to {})", nats(curse->interval.low), nats(curse->interval.high)) : "",
-        nats(curse->with_text), core::format_decimal(100 * curse->share, 0)));
+        curse->with_text < 0 ? "rises" : "falls", nats(std::abs(curse->with_text)),
+        core::format_decimal(100 * curse->share, 0)));
   }
   return notes;
 }
