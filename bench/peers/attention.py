@@ -82,8 +82,7 @@ class Ways:
         """vLLM's attention over its paged cache. What precedes the kernel is not timed: filling the cache, and the
         schedule, which all layers share."""
         torch = self.torch
-        if torch.ops.loaded_libraries.isdisjoint({library}):
-            torch.ops.load_library(library)
+        torch.ops.load_library(library)  # once, however often it is called
         ops, page = torch.ops._C, 128
 
         def run(q, k, v):

@@ -21,7 +21,7 @@ struct Candidate {
   int32_t id;
 };
 
-/// Tokens that a task reads.
+/// Number of tokens in a task of a parallel loop.
 constexpr int64_t grain = 1 << 14;
 
 /// The bits of a float as an unsigned integer that falls as the float rises. Both zeros have the same rank.
@@ -47,7 +47,7 @@ class SumsByRank {
 
   double total() const { return std::accumulate(sums_.begin(), sums_.end(), 0.0); }
 
-  /// Where the sum is at least `limit`.
+  /// The first token at which the sum is at least `limit`.
   Reached until(double limit) const {
     std::span<const Candidate> candidates = candidates_;
     std::vector<Candidate> same_digits;

@@ -131,6 +131,22 @@ TEST(Sampling, DrawsTheTokensThatSortingTheVocabularyGives) {
   }
 }
 
+TEST(Sampling, DrawsFromALargeVocabularyInParallelWhatSortingGives) {
+  std::vector<float> logits = test::random_tensor({40'000}, 8).to_floats();  // three tasks
+  logits[20'000] = logits[39'000] = 9;
+  for (const GenerateOptions& options :
+       {GenerateOptions{}, {.temperature = 0.1}, {.top_p = 0.9}, {.top_k = 30'000}, {.min_p = 0.0001}}) {
+    for (uint64_t draw = 0; draw < 8; ++draw) {
+      const int32_t banned = draw % 2 == 0 ? 20'000 : -1;
+      ASSERT_EQ(sample_token(logits, options, core::Random(3), draw, banned),
+                sampled_by_sorting(logits, options, core::Random(3), draw, banned))
+          << "top_k " << options.top_k << ", top_p " << options.top_p << ", draw " << draw;
+    }
+  }
+  EXPECT_EQ(sample_token(logits, {.temperature = 0}, core::Random(3), 0, -1), 20'000);
+  EXPECT_EQ(sample_token(logits, {.temperature = 0}, core::Random(3), 0, 20'000), 39'000);
+}
+
 TEST(Sampling, RepetitionsArePenalizedOnEitherSideOfZero) {
   const std::vector<float> logits{2.0f, -2.0f, 3.0f, -3.0f, 0.0f};
   EXPECT_EQ(penalized(logits, {true, true, false, false, true}, 2), (std::vector<float>{1, -4, 3, -3, 0}));
