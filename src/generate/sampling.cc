@@ -4,13 +4,14 @@
 #include <array>
 #include <bit>
 #include <cmath>
-#include <iterator>
 #include <numeric>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "core/check.h"
 #include "core/parallel.h"
+#include "nn/softmax.h"
 
 namespace alibi::generation {
 namespace {
@@ -19,6 +20,8 @@ struct Candidate {
   double weight;  // relative to that of the most likely token
   uint32_t rank;  // smaller for larger logits
   int32_t id;
+
+  std::pair<uint32_t, int32_t> order() const { return {rank, id}; }
 };
 
 /// Number of tokens in a task of a parallel loop.
@@ -31,49 +34,93 @@ uint32_t rank_of(float logit) {
   return (bits & sign) != 0 ? bits : ~(bits | sign);
 }
 
+/// The tokens that can be drawn: all but `banned` and those that are less likely than `last`.
+struct Vocabulary {
+  std::span<const float> logits;
+  double highest, temperature;  ///< the weight of a token is exp((logit - highest) / temperature)
+  int32_t banned;
+  bool counts = false;  ///< every weight is 1 instead
+  std::optional<Candidate> last = {};
+
+  int64_t tasks() const { return core::ceil_div(std::ssize(logits), grain); }
+
+  /// Calls use(task, candidates) in parallel with the tokens whose rank is wanted, in each task in the order of their
+  /// ids.
+  template <class Wanted, class Use>
+  void each(const Wanted& wanted, const Use& use) const {
+    constexpr int64_t together = 512;
+    core::parallel_ranges(std::ssize(logits), grain, [&](int64_t begin, int64_t end) {
+      std::array<Candidate, together> candidates;
+      std::array<float, together> kept;
+      std::array<double, together> weights;
+      weights.fill(1);
+      for (int64_t from = begin; from < end; from += together) {
+        size_t count = 0;
+        for (int64_t i = from; i < std::min(end, from + together); ++i) {
+          const float logit = logits[static_cast<size_t>(i)];
+          const Candidate candidate{0, rank_of(logit), static_cast<int32_t>(i)};
+          if (!wanted(candidate.rank) || i == banned || (last && candidate.order() > last->order())) continue;
+          candidates[count] = candidate;
+          kept[count++] = logit;
+        }
+        if (!counts) {
+          nn::softmax_numerators(std::span(kept).first(count), highest, temperature, std::span(weights).first(count));
+        }
+        for (size_t i = 0; i < count; ++i) candidates[i].weight = weights[i];
+        use(static_cast<size_t>(begin / grain), std::span<const Candidate>(candidates).first(count));
+      }
+    });
+  }
+};
+
 /// The token at which a running sum reaches its limit, and the sum at that token.
 struct Reached {
   Candidate last;
   double sum;
 };
 
-/// Sums of `measure` from the most likely token downwards. Equally likely tokens follow in the order of their ids.
-/// `candidates` must be sorted by id. This is a radix selection, because sorting 250,000 tokens takes 60 ms.
-template <class Measure>
+/// Sums of weights from the most likely token downwards. Equally likely tokens follow in the order of their ids. This
+/// is a radix selection, because sorting 250,000 tokens takes 60 ms.
 class SumsByRank {
  public:
-  SumsByRank(std::span<const Candidate> candidates, const Measure& measure)
-      : candidates_(candidates), measure_(measure), sums_(sums_of(candidates, shifts[0])) {}
+  /// `least`: see total_from_least().
+  explicit SumsByRank(const Vocabulary& vocabulary, double least = 0) : vocabulary_(vocabulary), sums_(digits) {
+    // Neighbouring tokens often have the same digit, so each second one is added to other sums.
+    std::vector<Digits> of_tasks(static_cast<size_t>(vocabulary.tasks()), Digits(2 * digits));
+    Digits from_least(of_tasks.size());
+    vocabulary.each([](uint32_t) { return true; },
+                    [&](size_t task, std::span<const Candidate> candidates) {
+                      double* const sums = of_tasks[task].data();
+                      double likely = 0;
+                      for (size_t i = 0; i < candidates.size(); ++i) {
+                        const Candidate& candidate = candidates[i];
+                        sums[i % 2 * digits + digit(candidate.rank, shifts[0])] += candidate.weight;
+                        likely += candidate.weight >= least ? candidate.weight : 0;
+                      }
+                      from_least[task] += likely;
+                    });
+    for (const Digits& sums : of_tasks) {
+      for (uint32_t i = 0; i < digits; ++i) sums_[i] += sums[i] + sums[digits + i];
+    }
+    total_from_least_ = std::accumulate(from_least.begin(), from_least.end(), 0.0);
+  }
 
   double total() const { return std::accumulate(sums_.begin(), sums_.end(), 0.0); }
+  /// The sum of the weights that are at least `least`.
+  double total_from_least() const { return total_from_least_; }
 
   /// The first token at which the sum is at least `limit`.
   Reached until(double limit) const {
-    std::span<const Candidate> candidates = candidates_;
-    std::vector<Candidate> same_digits;
-    Digits sums = sums_;
     double before = 0;
-    for (const int shift : shifts) {
-      if (shift != shifts[0]) sums = sums_of(candidates, shift);
-      uint32_t chosen = 0;
-      double before_chosen = before, sum = before;
-      for (uint32_t i = 0; i < digits && sum < limit; ++i) {
-        if (sums[i] == 0) continue;  // rounding may put the limit above the total
-        chosen = i;
-        before_chosen = sum;
-        sum += sums[i];
-      }
-      before = before_chosen;
-      std::vector<Candidate> same;
-      same.reserve(candidates.size());
-      std::copy_if(candidates.begin(), candidates.end(), std::back_inserter(same),
-                   [&](const Candidate& candidate) { return digit(candidate, shift) == chosen; });
-      candidates = same_digits = std::move(same);
+    std::vector<Candidate> candidates = candidates_of(choose(sums_, limit, before));
+    for (const int shift : {shifts[1], shifts[2]}) {
+      Digits sums(digits);
+      for (const Candidate& candidate : candidates) sums[digit(candidate.rank, shift)] += candidate.weight;
+      const uint32_t chosen = choose(sums, limit, before);
+      std::erase_if(candidates, [&](const Candidate& candidate) { return digit(candidate.rank, shift) != chosen; });
     }
     size_t last = 0;
-    for (double sum = before; last < candidates.size() && sum < limit; ++last) {
-      before = sum += measure_(candidates[last]);
-    }
+    for (double sum = before; last < candidates.size() && sum < limit; ++last) before = sum += candidates[last].weight;
     return {candidates[last - 1], before};
   }
 
@@ -82,67 +129,50 @@ class SumsByRank {
   static constexpr std::array<int, 3> shifts{21, 10, 0};
   using Digits = std::vector<double>;
 
-  static uint32_t digit(const Candidate& candidate, int shift) { return (candidate.rank >> shift) % digits; }
+  static uint32_t digit(uint32_t rank, int shift) { return (rank >> shift) % digits; }
 
-  /// The sum of `measure` over the candidates with each digit.
-  Digits sums_of(std::span<const Candidate> candidates, int shift) const {
-    const auto count = static_cast<int64_t>(candidates.size());
-    std::vector<Digits> of_tasks(static_cast<size_t>(core::ceil_div(count, grain)), Digits(digits));
-    core::parallel_ranges(count, grain, [&](int64_t begin, int64_t end) {
-      Digits& sums = of_tasks[static_cast<size_t>(begin / grain)];
-      for (int64_t i = begin; i < end; ++i) {
-        const Candidate& candidate = candidates[static_cast<size_t>(i)];
-        sums[digit(candidate, shift)] += measure_(candidate);
-      }
-    });
-    Digits total = std::move(of_tasks.front());
-    for (size_t task = 1; task < of_tasks.size(); ++task) {
-      for (uint32_t i = 0; i < digits; ++i) total[i] += of_tasks[task][i];
+  /// The digit at which the sum reaches the limit. Adds the sums of the digits before it to `before`.
+  static uint32_t choose(const Digits& sums, double limit, double& before) {
+    uint32_t chosen = 0;
+    double before_chosen = before, sum = before;
+    for (uint32_t i = 0; i < digits && sum < limit; ++i) {
+      if (sums[i] == 0) continue;  // rounding may put the limit above the total
+      chosen = i;
+      before_chosen = sum;
+      sum += sums[i];
     }
-    return total;
+    before = before_chosen;
+    return chosen;
   }
 
-  std::span<const Candidate> candidates_;
-  Measure measure_;
+  /// The tokens with this first digit, sorted by id.
+  std::vector<Candidate> candidates_of(uint32_t first_digit) const {
+    std::vector<std::vector<Candidate>> of_tasks(static_cast<size_t>(vocabulary_.tasks()));
+    vocabulary_.each([&](uint32_t rank) { return digit(rank, shifts[0]) == first_digit; },
+                     [&](size_t task, std::span<const Candidate> candidates) {
+                       of_tasks[task].insert(of_tasks[task].end(), candidates.begin(), candidates.end());
+                     });
+    std::vector<Candidate> all;
+    for (const auto& some : of_tasks) all.insert(all.end(), some.begin(), some.end());
+    return all;
+  }
+
+  Vocabulary vocabulary_;
   Digits sums_;
+  double total_from_least_ = 0;
 };
 
-/// The most likely token but `banned`; of equally likely ones, that with the lowest id.
+/// The most likely token but `banned`; of equally likely ones, that with the lowest id. -1 if there is none.
 int32_t most_likely(std::span<const float> logits, int32_t banned) {
-  const auto count = std::ssize(logits);
-  std::vector<int32_t> of_tasks(static_cast<size_t>(core::ceil_div(count, grain)), -1);
-  const auto better = [&](int32_t id, int32_t best) {
-    return best < 0 || logits[static_cast<size_t>(id)] > logits[static_cast<size_t>(best)];
-  };
-  core::parallel_ranges(count, grain, [&](int64_t begin, int64_t end) {
-    int32_t best = -1;
-    for (auto id = static_cast<int32_t>(begin); id < end; ++id) {
-      if (id != banned && better(id, best)) best = id;
-    }
-    of_tasks[static_cast<size_t>(begin / grain)] = best;
-  });
-  int32_t best = -1;
-  for (const int32_t id : of_tasks) {
-    if (id >= 0 && better(id, best)) best = id;
+  const size_t left_out = banned >= 0 ? std::min(static_cast<size_t>(banned), logits.size()) : logits.size();
+  const std::span<const float> before = logits.first(left_out);
+  const std::span<const float> after = logits.subspan(std::min(left_out + 1, logits.size()));
+  const float largest = std::max(nn::largest(before), nn::largest(after));
+  if (const auto at = std::find(before.begin(), before.end(), largest); at != before.end()) {
+    return static_cast<int32_t>(at - before.begin());
   }
-  return best;
-}
-
-/// All tokens but `banned`, sorted by id.
-std::vector<Candidate> candidates_of(std::span<const float> logits, double highest, double temperature,
-                                     int32_t banned) {
-  const auto size = std::ssize(logits);
-  const int64_t skipped = banned >= 0 && banned < size ? banned : size;
-  std::vector<Candidate> candidates(static_cast<size_t>(skipped < size ? size - 1 : size));
-  core::parallel_ranges(std::ssize(candidates), grain, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      const int64_t id = i < skipped ? i : i + 1;
-      const float logit = logits[static_cast<size_t>(id)];
-      candidates[static_cast<size_t>(i)] = {std::exp((static_cast<double>(logit) - highest) / temperature),
-                                            rank_of(logit), static_cast<int32_t>(id)};
-    }
-  });
-  return candidates;
+  const auto at = std::find(after.begin(), after.end(), largest);
+  return at != after.end() ? static_cast<int32_t>(left_out + 1) + static_cast<int32_t>(at - after.begin()) : -1;
 }
 
 }  // namespace
@@ -161,8 +191,13 @@ void check_options(const GenerateOptions& options) {
 }
 
 void check_logits(std::span<const float> logits) {
+  // Without a branch in the loop, so that the compiler uses vectors.
+  constexpr uint32_t exponent = 0x7f800000;
+  uint32_t any = 0;
+  for (const float logit : logits)
+    any |= static_cast<uint32_t>((std::bit_cast<uint32_t>(logit) & exponent) == exponent);
+  if (any == 0) return;
   const auto bad = std::find_if(logits.begin(), logits.end(), [](float x) { return !std::isfinite(x); });
-  if (bad == logits.end()) return;
   throw NotFiniteError(
       fmt::format("[generate] the logit of token {} is {}, expected a finite number: the model overflows because "
                   "its weights are too large",
@@ -182,29 +217,23 @@ std::vector<float> penalized(std::span<const float> logits, const std::vector<bo
 int32_t sample_token(std::span<const float> logits, const GenerateOptions& options, const core::Random& random,
                      uint64_t draw, int32_t banned) {
   const int32_t best = most_likely(logits, banned);
-  check(best >= 0, "[generate] the vocabulary is empty, expected at least one token");
+  check(best >= 0,
+        "[generate] the vocabulary has no token that can be drawn, expected at least one with a finite logit");
   if (options.temperature == 0) return best;
   const auto highest = static_cast<double>(logits[static_cast<size_t>(best)]);
   check(std::isfinite(highest), "[generate] the model's logits are not finite");
-  std::vector<Candidate> candidates = candidates_of(logits, highest, options.temperature, banned);
+  Vocabulary vocabulary{logits, highest, options.temperature, banned};
 
   // Each limit keeps the most likely tokens, so the sum of the kept weights determines which tokens are kept.
-  if (options.top_k > 0 && static_cast<size_t>(options.top_k) < candidates.size()) {
-    const Candidate last = SumsByRank(candidates, [](const Candidate&) { return 1.0; }).until(options.top_k).last;
-    std::erase_if(candidates, [&](const Candidate& candidate) {
-      return std::pair(candidate.rank, candidate.id) > std::pair(last.rank, last.id);
-    });
+  if (options.top_k > 0 && options.top_k < std::ssize(logits)) {
+    vocabulary.counts = true;
+    vocabulary.last = SumsByRank(vocabulary).until(options.top_k).last;
+    vocabulary.counts = false;
   }
-  const SumsByRank sums(candidates, [](const Candidate& candidate) { return candidate.weight; });
+  const SumsByRank sums(vocabulary, options.min_p);
   double total = sums.total();
   if (options.top_p < 1) total = sums.until(options.top_p * total).sum;
-  if (options.min_p > 0) {
-    double total_of_min_p = 0;
-    for (const Candidate& candidate : candidates) {
-      if (candidate.weight >= options.min_p) total_of_min_p += candidate.weight;
-    }
-    total = std::min(total, total_of_min_p);
-  }
+  if (options.min_p > 0) total = std::min(total, sums.total_from_least());
   // The drawn token is the first one at which the running sum exceeds the drawn fraction of the total.
   const double drawn = static_cast<double>(random.uniform(draw)) * total;
   return sums.until(std::nextafter(drawn, total + 1)).last.id;

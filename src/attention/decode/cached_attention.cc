@@ -4,7 +4,9 @@
 #include <vector>
 
 #include "alibi/kv_cache.h"
+#include "attention/decode/decode.h"
 #include "attention/decode/kv_cache_state.h"
+#include "attention/problem.h"
 #include "core/check.h"
 
 namespace alibi {
@@ -55,7 +57,19 @@ void cached_attention(const Tensor& q, const KvCache& cache, const AttentionOpti
   kernels::check_cached_options(operation, options);
   const core::StateOf<KvCache>& held = core::state_of(cache);
   if (numbers_in(held.dtype) > 1) return attention_decode(q, cache, options, out, state);  // reads the blocks
-  if (!held.has_evicted()) return attention(q, cache.keys(), cache.values(), options, out, state);
+  if (!held.has_evicted()) {
+    const Tensor keys = cache.keys(), values = cache.values();
+    // With a state, every key counts in its numbers and its backward pass.
+    const int64_t begin =
+        state != nullptr || held.device != Device::cpu
+            ? 0
+            : kernels::first_needed_key(kernels::make_problem(operation, q, keys, values, out, options), held);
+    if (begin == 0) return attention(q, keys, values, options, out, state);
+    AttentionOptions part = options;
+    part.query_offset = options.query_offset.value_or(held.length - q.size(1)) - begin;
+    part.tolerance /= 2;
+    return attention(q, keys.slice(1, begin, held.length), values.slice(1, begin, held.length), part, out);
+  }
 
   const std::vector<Run> runs = runs_of(held);
   check((!options.buckets && !options.bias_by_distance) || runs.size() == 1,

@@ -221,12 +221,13 @@ void Decode::limit_rows(const Group& group, const DecodePartial* partials) {
   const double tolerance = static_cast<double>(skip_budget(problem_));
   const int64_t head = sequence_of(group).batch * cache_->kv_heads + group.kv_head;
   std::vector<float> centre(cache_->centre(head), cache_->centre(head) + stride_);
-  decode_arrange(centre.data(), stride_, dtype_);
+  decode_arrange(centre.data(), stride_, dtype_);  // like the queries
   for (size_t r = 0; r < group.rows; ++r) {
     DecodeRow& row = rows_[group.first_row + r];
     const double budget = tolerance * partials[r].sum;
     const auto rule = [&] {
-      return DecodeSkip(*cache_, head, centre.data(), problem_.score_scale(), row, partials[r].max, budget);
+      const DecodeSkip::Scores scores(row.q, centre.data(), stride_, problem_.score_scale());
+      return DecodeSkip(*cache_, head, scores, problem_.score_scale(), row.bias, row.position, partials[r].max, budget);
     };
     if (row.begin < std::min(group.near_begin, row.position) && row.bias.slope_before > 0) {
       row.begin = rule().first_needed(row.begin, std::min({group.near_begin, row.position, row.end}));

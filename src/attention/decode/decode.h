@@ -117,14 +117,22 @@ void decode(const Problem& problem, const core::StateOf<KvCache>* cache, Attenti
 /// With a softcap, this bound of the scores is capped like the scores.
 class DecodeSkip {
  public:
-  /// `centre` is the centre of the head's keys, reordered by decode_arrange(). `budget` is the tolerance times the
-  /// row's sum so far, relative to max.
-  DecodeSkip(const core::StateOf<KvCache>& cache, int64_t head, const float* centre, ScoreScale scale,
-             const DecodeRow& row, double max, double budget);
+  /// Scores of a query, or the largest ones of several queries, in log2 units.
+  struct Scores {
+    /// `q` and `centre`, the centre of the head's keys, have the same order of elements.
+    Scores(const float* q, const float* centre, int64_t stride, ScoreScale scale);
+    double per_norm;   ///< largest score of a key of norm 1
+    double of_centre;  ///< score of the keys' centre
+  };
 
-  /// Among the keys [begin, end), which all lie before the row, the first that must be visited, or `end`.
+  /// For queries of a head, the first of which is at `position`. `budget` is the tolerance times the sum so far of the
+  /// row with the smallest one, relative to max.
+  DecodeSkip(const core::StateOf<KvCache>& cache, int64_t head, const Scores& scores, ScoreScale scale,
+             const HeadBias& bias, int64_t position, double max, double budget);
+
+  /// Among the keys [begin, end), which all lie before `position`, the first that must be visited, or `end`.
   int64_t first_needed(int64_t begin, int64_t end);
-  /// Among the keys [begin, end), which all lie after the row, the end of those that must be visited, or `begin`.
+  /// Among the keys [begin, end), which all lie after `position`, the end of those that must be visited, or `begin`.
   int64_t end_needed(int64_t begin, int64_t end);
 
  private:
@@ -136,14 +144,19 @@ class DecodeSkip {
 
   const NormTree &norms_, &radii_;
   int64_t head_;
-  const DecodeRow& row_;
+  Scores scores_;
+  HeadBias bias_;
+  int64_t position_;
   double max_;
   double budget_;
   ScoreScale scale_;
-  double score_per_norm_ = 0;  // largest score of a key of norm 1, in log2 units
-  double centre_ = 0;          // score of the keys' centre
-  double rounding_ = 0;        // rounding error of a score, relative to its largest magnitude
-  double flushed_ = 0;         // error of a score whose products are flushed to zero
+  double rounding_ = 0;  // rounding error of a score, relative to its largest magnitude
+  double flushed_ = 0;   // error of a score whose products are flushed to zero
 };
+
+/// A key such that the weights of all keys of the cache before it sum to at most half of the tolerance, in every row of
+/// the problem. Only the norms of these keys are read. 0 if there is no bound or the cache is too short to gain by it.
+/// The cache is on the CPU and has evicted no keys.
+int64_t first_needed_key(const Problem& problem, const core::StateOf<KvCache>& cache);
 
 }  // namespace alibi::kernels

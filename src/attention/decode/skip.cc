@@ -2,9 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numbers>
+#include <optional>
+#include <vector>
 
 #include "attention/decode/decode.h"
+#include "core/parallel.h"
 
 namespace alibi::kernels {
 namespace {
@@ -15,17 +19,27 @@ constexpr int most_nodes = 256;
 
 }  // namespace
 
-DecodeSkip::DecodeSkip(const core::StateOf<KvCache>& cache, int64_t head, const float* centre, ScoreScale scale,
-                       const DecodeRow& row, double max, double budget)
-    : norms_(cache.norms), radii_(cache.radii), head_(head), row_(row), max_(max), budget_(budget), scale_(scale) {
-  const int64_t stride = cache.stride;
+DecodeSkip::Scores::Scores(const float* q, const float* centre, int64_t stride, ScoreScale scale)
+    : per_norm(std::abs(static_cast<double>(scale.scale)) * std::numbers::log2e * norm_of(q, stride)), of_centre(0) {
+  for (int64_t i = 0; i < stride; ++i) of_centre += static_cast<double>(q[i]) * static_cast<double>(centre[i]);
+  of_centre *= static_cast<double>(scale.scale) * std::numbers::log2e;
+}
+
+DecodeSkip::DecodeSkip(const core::StateOf<KvCache>& cache, int64_t head, const Scores& scores, ScoreScale scale,
+                       const HeadBias& bias, int64_t position, double max, double budget)
+    : norms_(cache.norms),
+      radii_(cache.radii),
+      head_(head),
+      scores_(scores),
+      bias_(bias),
+      position_(position),
+      max_(max),
+      budget_(budget),
+      scale_(scale) {
+  const auto stride = static_cast<double>(cache.stride);
   // The computed dot product may exceed the exact one by one rounding per element. Denormals count as zero in it.
-  rounding_ = static_cast<double>(stride + 2) * 0x1p-23 + 0x1p-20 + (scale.softcap > 0 ? 0x1p-20 : 0.0);
-  const double magnitude = std::abs(static_cast<double>(scale.scale)) * std::numbers::log2e;
-  score_per_norm_ = magnitude * norm_of(row.q, stride);
-  for (int64_t i = 0; i < stride; ++i) centre_ += static_cast<double>(row.q[i]) * static_cast<double>(centre[i]);
-  centre_ *= static_cast<double>(scale.scale) * std::numbers::log2e;
-  flushed_ = magnitude * static_cast<double>(stride) * 0x1p-125;
+  rounding_ = (stride + 2) * 0x1p-23 + 0x1p-20 + (scale.softcap > 0 ? 0x1p-20 : 0.0);
+  flushed_ = std::abs(static_cast<double>(scale.scale)) * std::numbers::log2e * stride * 0x1p-125;
 }
 
 bool DecodeSkip::spend(float norm, float radius, float slope, int64_t distance, int64_t keys) {
@@ -33,9 +47,10 @@ bool DecodeSkip::spend(float norm, float radius, float slope, int64_t distance, 
   // Biases within a block of keys are rounded like the scores that they are added to.
   const double bias_rounding = 0x1p-20 * m * static_cast<double>(cache_block);
   const double penalty = m * std::numbers::log2e * static_cast<double>(distance);
-  const double score = score_per_norm_ * static_cast<double>(norm);
+  const double score = scores_.per_norm * static_cast<double>(norm);
   const double less =
-      std::min(score, centre_ + score_per_norm_ * static_cast<double>(radius));  // picks the score if the other is NaN
+      std::min(score, scores_.of_centre +
+                          scores_.per_norm * static_cast<double>(radius));  // picks the score if the other is NaN
   // A bound that is not finite stays so: a key that is infinite or NaN is not dropped.
   const double capped = std::isfinite(less) ? scale_.capped(less / std::numbers::log2e) * std::numbers::log2e : less;
   const double nearest = capped + score * rounding_ + flushed_ + bias_rounding - penalty - max_;
@@ -56,8 +71,8 @@ Range DecodeSkip::needed(Range keys) {
     const int64_t span = NormTree::span(level);
     const int64_t node = (before ? far : far - 1) / span;
     const Range covered = {std::max(keys.begin, node * span), std::min(keys.end, (node + 1) * span)};
-    const int64_t distance = before ? row_.position - (covered.end - 1) : covered.begin - row_.position;
-    const float slope = before ? row_.bias.slope_before : row_.bias.slope_after;
+    const int64_t distance = before ? position_ - (covered.end - 1) : covered.begin - position_;
+    const float slope = before ? bias_.slope_before : bias_.slope_after;
     if (spend(norms_.at(head_, level, node), radii_.at(head_, level, node), slope, distance, covered.size())) {
       far = before ? covered.end : covered.begin;
       while (level + 1 < norms_.levels() && far % NormTree::span(level + 1) == 0) ++level;
@@ -72,5 +87,55 @@ Range DecodeSkip::needed(Range keys) {
 
 int64_t DecodeSkip::first_needed(int64_t begin, int64_t end) { return needed<true>({begin, end}).begin; }
 int64_t DecodeSkip::end_needed(int64_t begin, int64_t end) { return needed<false>({begin, end}).end; }
+
+int64_t first_needed_key(const Problem& problem, const core::StateOf<KvCache>& cache) {
+  constexpr int64_t least_keys = 8192, queries_together = 64;
+  const auto& slopes = problem.biases->slopes_before;
+  if (problem.tolerance == 0 || problem.has_table() || problem.keys - problem.queries < least_keys ||
+      !std::all_of(slopes.begin(), slopes.end(), [](float slope) { return slope > 0; })) {
+    return 0;
+  }
+  const ScoreScale scale = problem.score_scale();
+  const int64_t blocks = core::ceil_div(problem.queries, queries_together);
+  std::vector<int64_t> begins(static_cast<size_t>(problem.batch * problem.heads * blocks), 0);
+  const auto search = [&](int64_t task) -> int64_t {
+    const int64_t b = task / (problem.heads * blocks), h = task / blocks % problem.heads;
+    const int64_t kv_head = h / problem.group(), head = b * problem.kv_heads + kv_head;
+    const int64_t first = task % blocks * queries_together;
+    const int64_t count = std::min(queries_together, problem.queries - first);
+    const Sequence& sequence = problem.sequences[static_cast<size_t>(b)];
+    const int64_t position = sequence.query_offset + first;
+    if (position < 0 || position + count > problem.keys) return 0;
+    // A row's sum is at least the weight of the key at its own position, which has no bias.
+    double max = std::numeric_limits<double>::infinity();
+    std::optional<DecodeSkip::Scores> largest;
+    std::vector<float> q(static_cast<size_t>(cache.stride));
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t row = problem.q.offset(b, first + i, h);
+      const void* const key = cache.key_rows(b, kv_head, position + i);
+      double own = 0;
+      for (int64_t d = 0; d < problem.head_dim; ++d) {
+        q[static_cast<size_t>(d)] = load_value(problem.dtype, problem.q.data, row + d);
+        own += static_cast<double>(q[static_cast<size_t>(d)]) * static_cast<double>(load_value(cache.dtype, key, d));
+      }
+      own = scale.capped(own * static_cast<double>(scale.scale)) * std::numbers::log2e;
+      if (!std::isfinite(own)) return 0;
+      max = std::min(max, own);
+      const DecodeSkip::Scores scores(q.data(), cache.centre(head), cache.stride, scale);
+      if (!largest) largest = scores;
+      largest->per_norm = std::max(largest->per_norm, scores.per_norm);
+      largest->of_centre = std::max(largest->of_centre, scores.of_centre);
+    }
+    const HeadBias bias = problem.bias(sequence, h);
+    const int64_t begin = Problem::keys_seen(bias, position, position + count - 1, problem.keys).begin;
+    const int64_t end = std::max(begin, position / cache_block * cache_block);
+    const auto budget = static_cast<double>(skip_budget(problem)) / 2;
+    return DecodeSkip(cache, head, *largest, scale, bias, position, max, budget).first_needed(begin, end);
+  };
+  core::parallel_ranges(std::ssize(begins), 4, [&](int64_t begin, int64_t end) {
+    for (int64_t task = begin; task < end; ++task) begins[static_cast<size_t>(task)] = search(task);
+  });
+  return *std::min_element(begins.begin(), begins.end()) / cache_block * cache_block;
+}
 
 }  // namespace alibi::kernels

@@ -1,7 +1,9 @@
 // The skip rule in decoding: which keys it drops, and that their weight is within its bound.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numbers>
 #include <vector>
 
@@ -190,14 +192,16 @@ bool drops_block(float query, float key, float scale, float slope, double spare)
   KvCache cache(1, 1, size);
   cache.append(filled, filled);
   const std::vector<float> q(size, query), centre(size, key);
-  kernels::DecodeRow row{.q = q.data(), .bias = {}, .position = position, .begin = 0, .end = keys};
-  row.bias.slope_before = slope;
+  kernels::HeadBias bias;
+  bias.slope_before = slope;
   const double m = static_cast<double>(slope),
                score = size * static_cast<double>(scale) * static_cast<double>(query) * static_cast<double>(key);
   double weight = 0;  // in units of the nearest one
   for (int64_t i = 0; i < keys; ++i) weight += std::exp(-m * static_cast<double>(i));
   const double max = std::numbers::log2e * (score - m * static_cast<double>(position - keys + 1));
-  kernels::DecodeSkip rule(core::state_of(cache), 0, centre.data(), {scale, 0}, row, max, weight * std::exp2(spare));
+  const kernels::DecodeSkip::Scores scores(q.data(), centre.data(), size, {scale, 0});
+  kernels::DecodeSkip rule(core::state_of(cache), 0, scores, {scale, 0}, bias, position, max,
+                           weight * std::exp2(spare));
   return rule.first_needed(0, keys) == keys;
 }
 
@@ -272,6 +276,118 @@ TEST(DecodeSkip, GroupsReachAsFarAsTheirFlattestHead) {
   in.k = in.k.slice(2, 0, 1);
   in.v = in.v.slice(2, 0, 1);
   EXPECT_LT(expect_bounded(c, in), 0.7);
+}
+
+/// The largest share of a row's weight that keys before `begin` have. Every seventh row is looked at.
+double share_before(const DecodeCase& c, const DecodeInputs& in, const AttentionOptions& options, int64_t begin) {
+  const std::vector<double> q = doubles(in.q), k = doubles(in.k);
+  const int64_t offset = options.query_offset.value_or(c.keys - c.queries);
+  double largest = 0;
+  for (int64_t row = 0; row < c.queries * c.heads; row += 7) {
+    const int64_t position = offset + row / c.heads, head = row % c.heads, kv_head = head / (c.heads / c.kv_heads);
+    std::vector<double> scores;
+    for (int64_t j = 0; j < c.keys; ++j) {
+      const int64_t distance = position - j;
+      const bool unseen = (c.causal && distance < 0) || (c.window > 0 && distance >= c.window);
+      double score = 0;
+      for (int64_t d = 0; d < c.head_dim; ++d) {
+        score += q[static_cast<size_t>(row * c.head_dim + d)] *
+                 k[static_cast<size_t>((j * c.kv_heads + kv_head) * c.head_dim + d)];
+      }
+      score /= std::sqrt(static_cast<double>(c.head_dim));
+      if (c.softcap > 0) score = static_cast<double>(c.softcap) * std::tanh(score / static_cast<double>(c.softcap));
+      score -= static_cast<double>(options.alibi_slopes[static_cast<size_t>(head)]) *
+               static_cast<double>(std::abs(distance));
+      scores.push_back(unseen ? -HUGE_VAL : score);
+    }
+    const double max = *std::max_element(scores.begin(), scores.end());
+    double before = 0, all = 0;
+    for (int64_t j = 0; j < c.keys; ++j) {
+      const double weight = std::exp(scores[static_cast<size_t>(j)] - max);
+      all += weight;
+      if (j < begin) before += weight;
+    }
+    largest = std::max(largest, before / all);
+  }
+  return largest;
+}
+
+int64_t first_needed_key(const KvCache& cache, const DecodeInputs& in, const AttentionOptions& options) {
+  Tensor out = Tensor::empty(in.q.shape(), in.q.dtype());
+  return kernels::first_needed_key(kernels::make_problem("test", in.q, cache.keys(), cache.values(), out, options),
+                                   core::state_of(cache));
+}
+
+/// Checks that the first needed key leaves out at most half of the tolerance, and the result of cached_attention().
+/// Returns that key.
+int64_t expect_first_needed(const DecodeCase& c, const DecodeInputs& in) {
+  SCOPED_TRACE(c.name());
+  const KvCache cache = filled_cache(in.k, in.v);
+  AttentionOptions options = c.options();
+  const int64_t begin = first_needed_key(cache, in, options);
+  EXPECT_LE(share_before(c, in, options, begin), static_cast<double>(c.tolerance) / 2);
+  Tensor skipped = Tensor::empty(in.q.shape(), c.dtype), expected = Tensor::empty(in.q.shape(), c.dtype);
+  cached_attention(in.q, cache, options, skipped);
+  options.tolerance = 0;
+  cached_attention(in.q, cache, options, expected);
+  const double rounding = c.dtype == DType::float32 ? 3e-6 : 0x1p-7;
+  const double largest = std::max(1.0, max_abs(doubles(in.v)));
+  EXPECT_TRUE(max_abs_diff(skipped, doubles(expected)) <= (2 * static_cast<double>(c.tolerance) + rounding) * largest);
+  return begin;
+}
+
+TEST(FirstNeededKey, LeavesOutAtMostHalfOfTheTolerance) {
+  for (const float tolerance : {0x1p-24f, 1e-3f}) {
+    DecodeCase c = long_case(tolerance);
+    c.queries = 66;
+    EXPECT_GT(expect_first_needed(c, DecodeInputs(c)), 2048) << "8 heads with slopes down to 1/256";
+    DecodeCase other = c;
+    other.kv_heads = 2;
+    other.dtype = DType::bfloat16;
+    EXPECT_GT(expect_first_needed(other, DecodeInputs(other)), 2048);
+    other = c;
+    other.softcap = 2;
+    EXPECT_GT(expect_first_needed(other, DecodeInputs(other)), 2048);
+    other = c;
+    other.window = 700;
+    EXPECT_GT(expect_first_needed(other, DecodeInputs(other)), 11000);
+    other = c;
+    other.causal = false;
+    other.offset = 9000;
+    EXPECT_GT(expect_first_needed(other, DecodeInputs(other)), 256);
+    DecodeInputs growing(c);  // norms grow with distance as fast as the penalty
+    for (int64_t i = 0; i < growing.k.elements(); ++i) {
+      growing.k.data<float>()[i] *= 1 + 0.002f * static_cast<float>(c.keys - i / (8 * 8));
+    }
+    expect_first_needed(c, growing);
+  }
+}
+
+TEST(FirstNeededKey, IsTheFirstWithoutABound) {
+  DecodeCase c = long_case(0x1p-24f);
+  c.queries = 70;
+  const DecodeInputs in(c);
+  const KvCache cache = filled_cache(in.k, in.v);
+  AttentionOptions options = c.options();
+  EXPECT_GT(first_needed_key(cache, in, options), 0);
+  const auto changed = [&](const auto& change) {
+    AttentionOptions other = options;
+    change(other);
+    return first_needed_key(cache, in, other);
+  };
+  EXPECT_EQ(changed([](AttentionOptions& o) { o.tolerance = 0; }), 0);
+  EXPECT_EQ(changed([](AttentionOptions& o) { o.alibi_slopes[3] = 0; }), 0);
+  EXPECT_EQ(changed([](AttentionOptions& o) { o.alibi_slopes.clear(); }), 0);
+  EXPECT_EQ(changed([](AttentionOptions& o) { o.query_offset = 12000 - 69; }), 0) << "a query without a key";
+  EXPECT_EQ(changed([](AttentionOptions& o) { o.query_offset = -1; }), 0);
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    Tensor k = in.k.clone();
+    k.slice(1, 300, 301).slice(2, 7, 8).slice(3, 5, 6).fill(bad);
+    EXPECT_LE(first_needed_key(filled_cache(k, in.v), in, options), 300);
+    k = in.k.clone();
+    k.slice(1, 11990, 11991).slice(2, 7, 8).slice(3, 5, 6).fill(bad);
+    EXPECT_EQ(first_needed_key(filled_cache(k, in.v), in, options), 0);
+  }
 }
 
 }  // namespace
