@@ -1,6 +1,8 @@
 // How much a process has read, so that a test can tell whether a large file was opened without reading it.
 #pragma once
 
+#include <unistd.h>
+
 #include <cstdint>
 #include <fstream>
 #include <string>
@@ -14,7 +16,7 @@ inline int64_t bytes_touched() {
   std::ifstream("/proc/self/statm") >> virtual_pages >> resident_pages;
   std::string name;
   std::ifstream("/proc/self/io") >> name >> read;  // rchar: N
-  return resident_pages * 4096 + read;
+  return resident_pages * sysconf(_SC_PAGESIZE) + read;
 }
 
 }  // namespace alibi::test

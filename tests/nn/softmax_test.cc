@@ -24,7 +24,9 @@ TEST(Softmax, NumeratorsMatchTheStandardLibrary) {
           const double expected = std::exp((static_cast<double>(logits[i]) - 25) / temperature);
           EXPECT_TRUE(std::abs(weights[i] - expected) <= 4e-16 * expected + 1e-300) << weights[i] << " " << expected;
         }
-        if (n > 4) EXPECT_EQ(weights[1], 1);
+        if (n > 4) {
+          EXPECT_EQ(weights[1], 1);
+        }
       }
     }
   });

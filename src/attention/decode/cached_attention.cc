@@ -59,7 +59,7 @@ void cached_attention(const Tensor& q, const KvCache& cache, const AttentionOpti
   if (numbers_in(held.dtype) > 1) return attention_decode(q, cache, options, out, state);  // reads the blocks
   if (!held.has_evicted()) {
     const Tensor keys = cache.keys(), values = cache.values();
-    // With a state, every key counts in its numbers and its backward pass.
+    // A state counts all blocks of keys, and serves a backward pass over all keys, so none is left out then.
     const int64_t begin =
         state != nullptr || held.device != Device::cpu
             ? 0
