@@ -432,10 +432,10 @@ class Limits(CliTest):
         server.wait_until(lambda: server.request("GET", "/health")[0] == 200)
 
     def test_it_stops_gracefully(self):
-        server = self.serve()
+        server = self.serve("--grace", "55")  # a busy machine needs long
         answers = []
         thread = threading.Thread(
-            target=lambda: answers.append(server.request("POST", "/v1/completions", {"prompt": "a", "max_tokens": 4000, "ignore_eos": True})))
+            target=lambda: answers.append(server.request("POST", "/v1/completions", {"prompt": "a", "max_tokens": 1000, "ignore_eos": True})))
         idle = http.client.HTTPConnection("127.0.0.1", server.port)
         idle.request("GET", "/health")
         self.assertEqual(idle.getresponse().read(), b'{"status":"ok"}')
@@ -444,11 +444,11 @@ class Limits(CliTest):
         self.assertEqual(server.stop(), 0)
         thread.join()
         self.assertEqual(answers[0][0], 200)
-        self.assertEqual(json.loads(answers[0][2])["usage"]["completion_tokens"], 4000)
+        self.assertEqual(json.loads(answers[0][2])["usage"]["completion_tokens"], 1000)
         lines = [json.loads(line) for line in server.errors]
         self.assertTrue(all({"time"} <= set(line) for line in lines))
         (of_request,) = [line for line in lines if line.get("path") == "/v1/completions"]
-        self.assertEqual((of_request["status"], of_request["completion_tokens"]), (200, 4000))
+        self.assertEqual((of_request["status"], of_request["completion_tokens"]), (200, 1000))
         self.assertTrue([line for line in lines if line.get("event") == "stopping"])
 
     def test_requests_that_do_not_end_in_time_are_cancelled_at_the_stop(self):

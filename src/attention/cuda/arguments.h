@@ -46,7 +46,7 @@ struct HeadRank {
 /// needs.
 inline constexpr int both_rows = 64, both_keys = 128;
 inline constexpr int both_shared_bytes(int columns) {
-  constexpr int value = 2, stages = 2, terms = 8, known = 64 + 2 * 44;
+  constexpr int value = 2, stages = 2, terms = 8, known = 64 + 2 * 64;
   return value * (2 * both_keys * columns + stages * 2 * both_rows * columns + 2 * both_rows * both_keys) +
          stages * both_rows * terms + known;
 }

@@ -13,18 +13,12 @@ constexpr float nothing = -1e30f;
 /// Calls use(i, value) for each value of a row.
 template <Type type, class Use>
 ALIBI_LANE void for_values(const uint16_t* row, int count, const Use& use) {
-  for (int chunk = 0; chunk < count / 8; ++chunk) {
+  ALIBI_UNROLLED_BY_8  // so that loads do not wait for each other
+      for (int chunk = 0; chunk < count / 8; ++chunk) {
     const Chunk values = *reinterpret_cast<const Chunk*>(row + chunk * 8);
     ALIBI_UNROLLED
     for (int e = 0; e < 8; ++e) use(chunk * 8 + e, unpack<type>(values.x[e / 2], e % 2));
   }
-}
-
-template <Type type>
-ALIBI_LANE float squares_of(const uint16_t* row, int count) {
-  float sum = 0;
-  for_values<type>(row, count, [&](int, float value) { sum = fmaf(value, value, sum); });
-  return sum <= 3.4e38f ? sum : infinity;
 }
 
 /// Statistics of a sample of rows, one row for each thread of a block.
@@ -32,12 +26,34 @@ template <Type type>
 struct RowSample {
   static constexpr int threads = 64;
   static constexpr int most_columns = 256;
-  static constexpr uint32_t squares_at = 0, shares_at = 256, parts_at = 512, median_at = 768;
-  static constexpr int shared_bytes = 784;
+  static constexpr uint32_t squares_at = 0, shares_at = 256, parts_at = 512, median_at = 768, rows_at = 784;
+  static constexpr uint32_t row_bytes = most_columns * 2 + 16;  ///< rows begin in different banks
+  static constexpr int shared_bytes = rows_at + threads * row_bytes;
 
   static ALIBI_LANE float at(uint32_t array, int i) { return shared_load<float>(array + static_cast<uint32_t>(i) * 4); }
   static ALIBI_LANE void set(uint32_t array, int i, float value) {
     shared_store(array + static_cast<uint32_t>(i) * 4, value);
+  }
+
+  static ALIBI_LANE uint32_t row_at(int i) { return rows_at + static_cast<uint32_t>(i) * row_bytes; }
+
+  /// Copies the thread's row to shared memory, and stores its squared norm.
+  static ALIBI_LANE void take_row(const uint16_t* row, int size) {
+    const uint32_t own = row_at(thread_index());
+    for (int chunk = 0; chunk < size / 8; ++chunk)
+      copy16(own + static_cast<uint32_t>(chunk) * 16, row + chunk * 8, true);
+    copies_commit();
+    copies_wait<0>();
+    float sum = 0;
+    for (int chunk = 0; chunk < size / 8; ++chunk) {
+      const auto values = shared_load<Chunk>(own + static_cast<uint32_t>(chunk) * 16);
+      ALIBI_UNROLLED
+      for (int e = 0; e < 8; ++e) {
+        const float value = unpack<type>(values.x[e / 2], e % 2);
+        sum = fmaf(value, value, sum);
+      }
+    }
+    set(squares_at, thread_index(), sum <= 3.4e38f ? sum : infinity);
   }
 
   /// Finds the median of the finite ones among `count` squares. Returns the number of finite ones.
@@ -62,7 +78,7 @@ struct RowSample {
   static ALIBI_LANE void find_centre(const uint16_t* rows, int64_t stride, int count, int size, float* centre,
                                      float* centre_norm) {
     const int i = thread_index();
-    if (i < count) set(squares_at, i, squares_of<type>(rows + i * stride, size));
+    if (i < count) take_row(rows + i * stride, size);
     const int finite = find_median(count, false);
     const float most = shared_load<float>(median_at), number = static_cast<float>(finite);
     // Rows longer than the median are scaled down to it.
@@ -81,7 +97,8 @@ struct RowSample {
       if (column >= size) continue;
       for (int j = 0; j < count; ++j) {
         const float share = at(shares_at, j);
-        if (share > 0) mean[part] = fmaf(share, unpack<type>(rows[j * stride + column], 0), mean[part]);
+        const float value = unpack<type>(shared_load<uint16_t>(row_at(j) + static_cast<uint32_t>(column) * 2), 0);
+        if (share > 0) mean[part] = fmaf(share, value, mean[part]);
       }
       squares = fmaf(mean[part], mean[part], squares);
     }
@@ -135,9 +152,7 @@ struct Centres {
     for (int head = kv_head * group; head < (kv_head + 1) * group; ++head) {
       const uint16_t* const queries = rows_of(a.call.q, sequence.batch, sequence.query_begin, head);
       block_sync();
-      if (i < some.count) {
-        Of::set(Of::squares_at, i, squares_of<type>(queries + i * some.step * a.call.q.row_stride, size));
-      }
+      if (i < some.count) Of::take_row(queries + i * some.step * a.call.q.row_stride, size);
       Of::find_median(some.count, true);
       const float typical = fabsf(a.call.scale2) * sqrtf(shared_load<float>(Of::median_at));
       if (i == 0) {
@@ -229,8 +244,9 @@ struct Measure {
 };
 
 /// One thread block for each head of each sequence, one warp for each number of its entries. Replaces the bounds of
-/// single blocks by the bounds of all blocks before the block, or from the block on. Each lane sums a range of blocks,
-/// and then sums it again starting from the sum of the earlier ranges.
+/// single blocks by the bounds of all blocks before the block, or from the block on. Each lane sums a range of blocks.
+/// A scan over the lanes gives the sums of all earlier ranges. Then each lane sums its range again, starting from
+/// those.
 struct Accumulate {
   using Arguments = BoundsArguments;
   static constexpr int numbers = bound_levels + 2;
@@ -278,13 +294,18 @@ struct Accumulate {
     const int last = first + each < blocks ? first + each : blocks;
     float own = start;
     for (int i = first; i < last; ++i) own = combined(own, 1, entry(i));
-    shared_store(static_cast<uint32_t>(thread_index() * 4), own);
-    warp_sync();
-    float all = start;
-    for (int other = 0; other < lane; ++other) {
-      const int others = other * each < blocks ? (other + 1) * each < blocks ? each : blocks - other * each : 0;
-      all = combined(all, others, shared_load<float>(static_cast<uint32_t>((number * 32 + other) * 4)));
+    const auto of_lane = [&](int other) { return static_cast<uint32_t>((number * 32 + other) * 4); };
+    for (int step = 1; step < 32; step *= 2) {  // now `own` is the sum of the ranges of `step` lanes
+      shared_store(of_lane(lane), own);
+      warp_sync();
+      const float before = lane >= step ? shared_load<float>(of_lane(lane - step)) : start;
+      const int begin = (lane + 1 - step) * each;
+      own = combined(before, begin < last ? last - begin : 0, own);
+      warp_sync();
     }
+    shared_store(of_lane(lane), own);
+    warp_sync();
+    float all = lane > 0 ? shared_load<float>(of_lane(lane - 1)) : start;
     for (int i = first; i < last; ++i) entry(i) = all = combined(all, 1, entry(i));
   }
 };

@@ -43,14 +43,15 @@ struct alignas(16) DecodeRow {
 /// ones. At the end the sums of the warps are merged.
 template <Type type, int columns>
 struct DecodeVisit {
+  using Operand = Tile<columns>;
   static constexpr int warps = columns <= 128 ? 4 : 2, threads = 32 * warps;
   static constexpr int slice_keys = 16;
   static constexpr float weight_unit = type == Type::float16 ? 0x1p8f : 1.0f;  // see forward.h
 
-  static constexpr uint32_t slice_bytes = Tile<columns>::bytes(slice_keys);
+  static constexpr uint32_t slice_bytes = Operand::bytes(slice_keys);
   static constexpr uint32_t warp_bytes = 4 * slice_bytes;  ///< two stages of keys and values
   static constexpr uint32_t q_at = 0;
-  static constexpr uint32_t slices_at = Tile<columns>::bytes(decode_rows);
+  static constexpr uint32_t slices_at = Operand::bytes(decode_rows);
   static constexpr uint32_t rows_at = slices_at + warps * warp_bytes;
   static constexpr uint32_t peaks_at = rows_at + decode_rows * sizeof(DecodeRow);
   static constexpr int shared_bytes = static_cast<int>(peaks_at) + warps * decode_rows * sizeof(PartialRow);
@@ -82,13 +83,13 @@ struct DecodeVisit {
       if (at >= tile.count) known.sight.seen = {0, 0};
       shared_store(row_at(at), known);
     }
-    constexpr int chunks = Tile<columns>::chunks;
+    constexpr int chunks = Operand::chunks;
     for (int i = at; i < decode_rows * chunks; i += threads) {
       const int row = i / chunks, chunk = i % chunks;
       const bool real = row < tile.count && chunk * 8 < a.call.head_dim;
       const uint16_t* const from =
           real ? rows_of(a.call.q, tile.batch, tile.query(row), tile.head(row)) + chunk * 8 : a.call.q.data;
-      copy16(Tile<columns>::address(q_at, row, chunk), from, real);
+      copy16(Operand::address(q_at, row, chunk), from, real);
     }
     copies_commit();
     copies_wait<0>();
@@ -134,10 +135,10 @@ struct DecodeVisit {
       copies_commit();
       copies_wait<1>();
       warp_sync();  // now the slice has arrived for all lanes
-      multiply_rows<type, columns>(scores, rows_of_16<columns>(q_at, 0), columns_of_16<columns>(stage));
+      multiply_rows<type, Operand>(scores, rows_of_16<Operand>(q_at, 0), columns_of_16<Operand>(stage));
       Fragment<slice_keys / 8> weights[1];
       make_weights(key, weights);
-      add_product<type, columns>(out, weights, rows_of_16<columns>(stage + slice_bytes, 0));
+      add_product<type, Operand>(out, weights, rows_of_16<Operand>(stage + slice_bytes, 0));
       warp_sync();  // now all lanes have read it
       stage = next;
     }
@@ -202,8 +203,8 @@ struct DecodeVisit {
   /// Each warp copies its own slice.
   ALIBI_LANE void copy_slice(uint32_t stage, int key) const {
     const int lane = thread_index() % 32;
-    copy_tile<columns, slice_keys, 32>(stage, keys, a.call.k.row_stride, key, key_count, a.call.head_dim, lane);
-    copy_tile<columns, slice_keys, 32>(stage + slice_bytes, values, a.call.v.row_stride, key, key_count,
+    copy_tile<Operand, slice_keys, 32>(stage, keys, a.call.k.row_stride, key, key_count, a.call.head_dim, lane);
+    copy_tile<Operand, slice_keys, 32>(stage + slice_bytes, values, a.call.v.row_stride, key, key_count,
                                        a.call.head_dim, lane);
   }
 

@@ -145,7 +145,7 @@ struct DecodeNear {
     const Keys seen = row.sight.seen;
     float squares = 0, product = 0;
     if (lane * 8 < a.call.head_dim) {
-      const auto values = shared_load<Chunk>(Tile<columns>::address(Visit::q_at, at, lane));
+      const auto values = shared_load<Chunk>(Visit::Operand::address(Visit::q_at, at, lane));
       const float* const centre = a.tree.centres + int64_t{of_head} * a.call.head_dim + lane * 8;
       ALIBI_UNROLLED
       for (int e = 0; e < 8; ++e) {

@@ -5,6 +5,8 @@
 // used for 16 * m rows.
 #pragma once
 
+#include <type_traits>
+
 #include "attention/cuda/order.h"
 #include "attention/cuda/skip.h"
 #include "attention/cuda/tile.h"
@@ -14,24 +16,28 @@ ALIBI_LANES_BEGIN
 template <Type type, int columns>
 struct Forward {
   using Arguments = ForwardArguments;
+  using Operand = std::conditional_t<columns <= 128, SpacedTile<columns>, Tile<columns>>;
 
   static constexpr int threads = 128;
   static constexpr int rows = tile_rows(columns);
-  static constexpr int m = rows / 64;                        ///< each warp has 16 * m rows
-  static constexpr int step_keys = columns <= 64 ? 64 : 32;  ///< processes this many keys at a time, to save registers
-  static constexpr int n = step_keys / 8;
-  static constexpr int steps_of_block = block_keys / step_keys;
-  using Rule = SkipRule<type, columns, m>;
+  static constexpr int m = rows / 64;  ///< each warp has 16 * m rows
+  static constexpr int n = block_keys / 8;
+  /// Whether there is memory for the keys and values of two blocks. Then those of the next block arrive during a whole
+  /// block. Otherwise values arrive while scores are computed, and the next keys while weights and out are.
+  static constexpr bool two_stages = columns <= 64;
+  using Rule = SkipRule<type, Operand, m>;
   static constexpr int blocks_at_once = columns <= 128 ? 2 : 1;
 
-  static constexpr uint32_t stage_bytes = Tile<columns>::bytes(step_keys);
+  static constexpr uint32_t stage_bytes = Operand::bytes(block_keys), stages = two_stages ? 2 : 1;
   static constexpr uint32_t q_at = 0;
-  static constexpr uint32_t k_at = Tile<columns>::bytes(rows);
-  static constexpr uint32_t v_at = k_at + 2 * stage_bytes;
-  static constexpr uint32_t skip_at = v_at + 2 * stage_bytes;
+  static constexpr uint32_t k_at = Operand::bytes(rows);
+  static constexpr uint32_t v_at = k_at + stages * stage_bytes;
+  static constexpr uint32_t skip_at = v_at + stages * stage_bytes;
   static constexpr uint32_t sights_at = skip_at + rows * sizeof(SkipRow);
   static constexpr uint32_t known_at = sights_at + rows * sizeof(Keys);
   static constexpr int shared_bytes = static_cast<int>(known_at) + 128;
+  static_assert(shared_bytes <= 99 << 10);                                 // what a thread block of any GPU can have
+  static_assert(columns > 128 || 2 * (shared_bytes + 1024) <= 164 << 10);  // an SM of A100; each block reserves 1 KB
 
   /// Factor of the weights in the product with the values, because float16 has less precision below 2^-14.
   static constexpr float weight_unit = type == Type::float16 ? 0x1p8f : 1.0f;
@@ -70,7 +76,7 @@ struct Forward {
                          rows_of(a.call.k, sequence.batch, sequence.key_begin, kv_head),
                          rows_of(a.call.v, sequence.batch, sequence.key_begin, kv_head)});
     }
-    copy_tile<columns, rows, threads>(q_at, rows_of(a.call.q, sequence.batch, sequence.query_begin, task.head),
+    copy_tile<Operand, rows, threads>(q_at, rows_of(a.call.q, sequence.batch, sequence.query_begin, task.head),
                                       a.call.q.row_stride, row, sequence.queries, a.call.head_dim);
     copies_commit();
     block_sync();
@@ -83,16 +89,22 @@ struct Forward {
   /// The lane's first row within the tile.
   static ALIBI_LANE int own_row() { return thread_index() / 32 * 16 * m + thread_index() % 32 / 4; }
 
-  /// Copies the keys and values of a step to one of two stages.
-  ALIBI_LANE void copy_step(int step, uint32_t stage) const {
-    const int key = step * step_keys, end = known().tile.last_key + 1;
-    copy_tile<columns, step_keys, threads>(k_at + stage, known().keys, a.call.k.row_stride, key, end, a.call.head_dim);
-    copy_tile<columns, step_keys, threads>(v_at + stage, known().values, a.call.v.row_stride, key, end,
-                                           a.call.head_dim);
+  ALIBI_LANE void copy_keys(int block, uint32_t stage) const {
+    copy_tile<Operand, block_keys, threads>(k_at + stage, known().keys, a.call.k.row_stride, block * block_keys,
+                                            known().tile.last_key + 1, a.call.head_dim);
+  }
+  ALIBI_LANE void copy_values(int block, uint32_t stage) const {
+    copy_tile<Operand, block_keys, threads>(v_at + stage, known().values, a.call.v.row_stride, block * block_keys,
+                                            known().tile.last_key + 1, a.call.head_dim);
+  }
+  /// Starts the copies for a block that is visited later.
+  ALIBI_LANE void copy_ahead(int block, uint32_t stage) const {
+    copy_keys(block, stage);
+    if (two_stages) copy_values(block, stage);
   }
 
   ALIBI_LANE void visit_all() {
-    if (known().seen.begin < known().seen.end) copy_step((known().diagonal + 1) * steps_of_block - 1, 0);
+    if (known().seen.begin < known().seen.end) copy_ahead(known().diagonal, 0);
     copies_commit();
     if (a.budget > 0) {
       copies_wait<1>();
@@ -123,41 +135,49 @@ struct Forward {
 
   /// Visits key blocks towards `end` (exclusive) until the remaining ones are negligible. Returns the last visited one.
   ALIBI_LANE int visit(int first, int towards, int end) {
-    // The steps of a block are visited in the same direction.
-    const int start = towards < 0 ? steps_of_block - 1 : 0, finish = steps_of_block - 1 - start;
-    int step = first * steps_of_block + start;
-    const int last = (end - towards) * steps_of_block + finish;
-    if (towards > 0) {  // the copies for the other direction's first step have started
-      block_sync();     // now the memory of its steps is free
-      copy_step(step, 0);
+    const int last = end - towards;
+    if (towards > 0) {  // the copies for the other direction's first block have started
+      block_sync();     // now the memory of its blocks is free
+      copy_ahead(first, 0);
       copies_commit();
     }
     uint32_t stage = 0;
     bool over = false;
     ALIBI_NOT_UNROLLED
-    for (;; step += towards, stage ^= stage_bytes) {
+    for (int block = first;; block += towards, stage ^= two_stages ? stage_bytes : 0) {
       copies_wait<0>();
-      // Now the step's keys and values have arrived, and no thread still reads the previous ones.
-      if (block_all(over)) return (step - towards) / steps_of_block;
-      if (step != last) copy_step(step + towards, stage ^ stage_bytes);
-      copies_commit();
-      multiply_rows<type, columns>(scores, rows_of_16<columns>(q_at, thread_index() / 32 * 16 * m),
-                                   columns_of_16<columns>(k_at + stage));
-      Fragment<n> weights[m];
-      make_weights(step * step_keys, weights);
-      if (a.budget > 0 && step != last && step % steps_of_block == finish) {
-        over = Rule::over(a, known().tile, known().bounds, step / steps_of_block, towards, max, sum, skip_at);
+      // Now what was copied ahead has arrived, and no thread still reads the previous block's values.
+      if (block_all(over)) return block - towards;
+      if (!two_stages) {
+        copy_values(block, stage);
+      } else if (block != last) {
+        copy_ahead(block + towards, stage ^ stage_bytes);
       }
-      add_product<type, columns>(out, weights, rows_of_16<columns>(v_at + stage, 0));
-      if (step == last) return step / steps_of_block;
+      copies_commit();
+      const int thread = thread_index_here(), lane = thread % 32;
+      multiply_rows<type, Operand>(scores, rows_of_16<Operand>(q_at, thread / 32 * 16 * m, lane),
+                                   columns_of_16<Operand>(k_at + stage, lane));
+      if (!two_stages) {
+        copies_wait<0>();
+        block_sync();  // now the block's values have arrived, and no thread still reads its keys
+        if (block != last) copy_ahead(block + towards, stage);
+        copies_commit();
+      }
+      Fragment<n> weights[m];
+      make_weights(block * block_keys, weights);
+      if (a.budget > 0 && block != last) {
+        over = Rule::over(a, known().tile, known().bounds, block, towards, max, sum, skip_at);
+      }
+      add_product<type, Operand>(out, weights, rows_of_16<Operand>(v_at + stage, 0));
+      if (block == last) return block;
     }
   }
 
   /// Updates the running maxima and replaces scores by weights relative to them.
   ALIBI_LANE void make_weights(int key, Fragment<n> (&weights)[m]) {
     const TileRows tile = known().tile;
-    const int own_key = thread_index() % 4 * 2, own_row = Forward::own_row();
-    const int end = key + step_keys;
+    const int thread = thread_index_here(), own_key = thread % 4 * 2, own_row = thread / 32 * 16 * m + thread % 32 / 4;
+    const int end = key + block_keys;
     const bool plain = tile.is_plain(key, end);
     const float rise = tile.rise(end);
     float base[2 * m];  // for each row's scores
@@ -240,7 +260,7 @@ struct Forward {
       sum[r] = sum_of_row(sum[r]);
       factors[r] = sum[r] == 0 ? 0.0f : 1 / (sum[r] * weight_unit);
     }
-    write_rows<type, columns>(out, factors, q_at, warp_row,
+    write_rows<type, Operand>(out, factors, q_at, warp_row,
                               writable_rows_of(a.out, sequence.batch, sequence.query_begin, task.head),
                               a.out.row_stride, row + warp_row, sequence.queries, 0, a.call.head_dim);
     const int64_t entry = (int64_t{sequence.batch} * a.call.heads + task.head) * a.call.queries + sequence.query_begin;

@@ -46,6 +46,25 @@ struct RowTermsKernel {
   }
 };
 
+/// Replaces scores by weights, for a plain block of keys (place.h). The lane's rows are `row` and every eighth after
+/// it, and its first key is `key`.
+template <int m, int n>
+ALIBI_LANE void make_plain_weights(const TileRows& tile, int row, int key, float rise, float scale2,
+                                   const float (&lse2)[2 * m], Sums<n> (&p)[m]) {
+  ALIBI_UNROLLED
+  for (int r = 0; r < 2 * m; ++r) {
+    const float first = fmaf(rise, static_cast<float>(key - tile.position(row + 8 * r)), -lse2[r]);
+    ALIBI_UNROLLED
+    for (int j = 0; j < n; ++j) {
+      ALIBI_UNROLLED
+      for (int e = 0; e < 2; ++e) {
+        float& score = p[r / 2].at[j][r % 2 * 2 + e];
+        score = power_of_2(fmaf(score, scale2, fmaf(rise, static_cast<float>(8 * j + e), first)));
+      }
+    }
+  }
+}
+
 ALIBI_LANE int64_t first_term(const Call& call, const SequenceRows& sequence, int head) {
   return (int64_t{sequence.batch} * call.heads + head) * call.queries + sequence.query_begin;
 }

@@ -13,6 +13,7 @@ ALIBI_LANES_BEGIN
 template <Type type, int columns>
 struct KeyGradients {
   using Arguments = BackwardArguments;
+  using Operand = Tile<columns>;
 
   static constexpr int threads = 128;
   static constexpr int forward_rows = tile_rows(columns);
@@ -22,10 +23,10 @@ struct KeyGradients {
   static constexpr int blocks_at_once = columns <= 128 ? 2 : 1;
   static constexpr int parts = key_parts(columns);
 
-  static constexpr uint32_t step_bytes = Tile<columns>::bytes(step_rows);
+  static constexpr uint32_t step_bytes = Operand::bytes(step_rows);
   static constexpr uint32_t terms_bytes = step_rows * sizeof(RowTerms);
   static constexpr uint32_t k_at = 0;
-  static constexpr uint32_t v_at = Tile<columns>::bytes(block_keys);
+  static constexpr uint32_t v_at = Operand::bytes(block_keys);
   static constexpr uint32_t q_at = 2 * v_at;
   static constexpr uint32_t dout_at = q_at + 2 * step_bytes;
   static constexpr uint32_t terms_at = dout_at + 2 * step_bytes;
@@ -36,16 +37,16 @@ struct KeyGradients {
     const SequenceRows sequence = a.call.sequences[task.sequence];
     if (task.tile >= key_blocks(sequence)) return;
     const int key = task.tile * block_keys, size = a.call.head_dim, warp_key = thread_index() / 32 * 16;
-    copy_tile<columns, block_keys, threads>(k_at, rows_of(a.call.k, sequence.batch, sequence.key_begin, task.head),
+    copy_tile<Operand, block_keys, threads>(k_at, rows_of(a.call.k, sequence.batch, sequence.key_begin, task.head),
                                             a.call.k.row_stride, key, sequence.keys, size);
-    copy_tile<columns, block_keys, threads>(v_at, rows_of(a.call.v, sequence.batch, sequence.key_begin, task.head),
+    copy_tile<Operand, block_keys, threads>(v_at, rows_of(a.call.v, sequence.batch, sequence.key_begin, task.head),
                                             a.call.v.row_stride, key, sequence.keys, size);
     const auto copy_step = [&](int head, int row, uint32_t stage) {
-      const int at = not_hoisted(thread_index());
-      copy_tile<columns, step_rows, threads>(q_at + stage * step_bytes,
+      const int at = thread_index_here();
+      copy_tile<Operand, step_rows, threads>(q_at + stage * step_bytes,
                                              rows_of(a.call.q, sequence.batch, sequence.query_begin, head),
                                              a.call.q.row_stride, row, sequence.queries, size, at);
-      copy_tile<columns, step_rows, threads>(dout_at + stage * step_bytes,
+      copy_tile<Operand, step_rows, threads>(dout_at + stage * step_bytes,
                                              rows_of(a.dout, sequence.batch, sequence.query_begin, head),
                                              a.dout.row_stride, row, sequence.queries, size, at);
       if (at < step_rows) {
@@ -77,12 +78,12 @@ struct KeyGradients {
       const uint32_t q = q_at + stage * step_bytes, dout = dout_at + stage * step_bytes;
       const uint32_t terms = terms_at + stage * terms_bytes;
       Sums<n> p[1], ds[1];
-      multiply_rows<type, columns>(p, rows_of_16<columns>(k_at, warp_key), columns_of_16<columns>(q));
+      multiply_rows<type, Operand>(p, rows_of_16<Operand>(k_at, warp_key), columns_of_16<Operand>(q));
       make_weights(a, sequence, head, row, key, warp_key, terms, p[0]);
       Fragment<n> packed[1];
       pack_rows<type>(packed, p);
-      add_product<type, columns>(dv, packed, rows_of_16<columns>(dout, 0), task.part * own_columns / 16);
-      multiply_rows<type, columns>(ds, rows_of_16<columns>(v_at, warp_key), columns_of_16<columns>(dout));
+      add_product<type, Operand>(dv, packed, rows_of_16<Operand>(dout, 0), task.part * own_columns / 16);
+      multiply_rows<type, Operand>(ds, rows_of_16<Operand>(v_at, warp_key), columns_of_16<Operand>(dout));
       ALIBI_UNROLLED
       for (int j = 0; j < n; ++j) {
         ALIBI_UNROLLED
@@ -93,7 +94,7 @@ struct KeyGradients {
         }
       }
       pack_rows<type>(packed, ds);
-      add_product<type, columns>(dk, packed, rows_of_16<columns>(q, 0), task.part * own_columns / 16);
+      add_product<type, Operand>(dk, packed, rows_of_16<Operand>(q, 0), task.part * own_columns / 16);
       head = next_head;
       row = next_row;
       stage ^= 1;
@@ -102,10 +103,10 @@ struct KeyGradients {
     block_sync();
     const float scales[2] = {a.call.scale, a.call.scale}, ones[2] = {1, 1};
     const int column = task.part * own_columns;
-    write_rows<type, columns>(dk, scales, k_at, warp_key,
+    write_rows<type, Operand>(dk, scales, k_at, warp_key,
                               writable_rows_of(a.dk, sequence.batch, sequence.key_begin, task.head), a.dk.row_stride,
                               key + warp_key, sequence.keys, column, size);
-    write_rows<type, columns>(dv, ones, v_at, warp_key,
+    write_rows<type, Operand>(dv, ones, v_at, warp_key,
                               writable_rows_of(a.dv, sequence.batch, sequence.key_begin, task.head), a.dv.row_stride,
                               key + warp_key, sequence.keys, column, size);
   }

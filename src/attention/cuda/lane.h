@@ -17,6 +17,7 @@
 
 #define ALIBI_LANE __device__ __forceinline__
 #define ALIBI_UNROLLED _Pragma("unroll")
+#define ALIBI_UNROLLED_BY_8 _Pragma("unroll 8")
 #define ALIBI_NOT_UNROLLED _Pragma("unroll 1")
 // The emulated kernels and the real ones need different names, because a program may contain both.
 #define ALIBI_LANES_BEGIN          \
@@ -36,11 +37,13 @@ extern __shared__ __align__(1024) unsigned char shared_memory[];
 ALIBI_LANE int thread_index() { return static_cast<int>(threadIdx.x); }
 ALIBI_LANE int block_index() { return static_cast<int>(blockIdx.x); }
 
-/// Returns x. The compiler recomputes values that depend on the result here instead of keeping them in registers across
-/// a loop.
-ALIBI_LANE int not_hoisted(int x) {
-  asm volatile("" : "+r"(x));
-  return x;
+/// The thread's index. The compiler recomputes values that depend on the result here instead of keeping them in
+/// registers across a loop.
+ALIBI_LANE int thread_index_here() {
+  int index = thread_index();
+  asm volatile("" : "+r"(index));
+  __builtin_assume(index >= 0 && index < 1024);  // so that divisions are shifts
+  return index;
 }
 
 ALIBI_LANE void block_sync() { __syncthreads(); }
@@ -85,9 +88,10 @@ ALIBI_LANE void copies_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(left) : "memory");
 }
 
-// Communication between blocks of threads of one kernel. A block stores values for others, calls the fence, passes a
-// barrier of its threads and raises a count. Others see the values after they have waited for the count and passed a
-// barrier of their own.
+// Communication between blocks of threads of one kernel. The threads of a block store values for others and pass a
+// barrier, then one of them raises a count. Others see the values after one of their threads has waited for the count
+// and all have passed a barrier. (PTX ISA, "Memory consistency model": release and acquire include what other threads
+// of the block did before the barrier, as in cooperative groups and CUTLASS.)
 ALIBI_LANE int take_ticket(int32_t* next) { return atomicAdd(next, 1); }
 ALIBI_LANE void wait_for_count(const int32_t* count, int value) {
   int found;
@@ -96,19 +100,28 @@ ALIBI_LANE void wait_for_count(const int32_t* count, int value) {
   } while (found != value);
 }
 ALIBI_LANE void raise_count(int32_t* count) {
-  asm volatile("red.release.gpu.global.add.s32 [%0], 1;" ::"l"(count) : "memory");
+  // The fence also publishes what other threads of the block stored before the barrier.
+  asm volatile("fence.acq_rel.gpu; red.relaxed.gpu.global.add.s32 [%0], 1;" ::"l"(count) : "memory");
 }
-ALIBI_LANE void fence_for_others() { __threadfence(); }
-/// Bypasses the caches that other thread blocks do not share.
-ALIBI_LANE void store_for_others(float* to, const float (&x)[4]) {
-  __stcg(reinterpret_cast<float4*>(to), make_float4(x[0], x[1], x[2], x[3]));
+/// The lane's values number i are at `to` + 128 i. These functions bypass the caches that other thread blocks do not
+/// share.
+template <int n>
+ALIBI_LANE void store_for_others(float* to, const float (&x)[n][4]) {
+  ALIBI_UNROLLED
+  for (int i = 0; i < n; ++i) {
+    __stcg(reinterpret_cast<float4*>(to + i * 128), make_float4(x[i][0], x[i][1], x[i][2], x[i][3]));
+  }
 }
-ALIBI_LANE void add_from_others(float (&x)[4], const float* from) {
-  const float4 other = __ldcg(reinterpret_cast<const float4*>(from));
-  x[0] += other.x;
-  x[1] += other.y;
-  x[2] += other.z;
-  x[3] += other.w;
+template <int n>
+ALIBI_LANE void load_from_others(float (&x)[n][4], const float* from) {
+  ALIBI_UNROLLED
+  for (int i = 0; i < n; ++i) {
+    const float4 other = __ldcg(reinterpret_cast<const float4*>(from + i * 128));
+    x[i][0] = other.x;
+    x[i][1] = other.y;
+    x[i][2] = other.z;
+    x[i][3] = other.w;
+  }
 }
 
 /// Loads four 8 x 8 matrices. Lane i passes the address of row i % 8 of matrix i / 8.

@@ -9,6 +9,7 @@ ALIBI_LANES_BEGIN
 template <Type type, int columns>
 struct QueryGradients {
   using Arguments = BackwardArguments;
+  using Operand = Tile<columns>;
 
   static constexpr int threads = 128;
   static constexpr int rows = tile_rows(columns);
@@ -19,9 +20,9 @@ struct QueryGradients {
   static constexpr int n = step_keys / 8;
   static constexpr int blocks_at_once = columns <= 32 ? 3 : columns <= 128 ? 2 : 1;
 
-  static constexpr uint32_t step_bytes = Tile<columns>::bytes(step_keys);
+  static constexpr uint32_t step_bytes = Operand::bytes(step_keys);
   static constexpr uint32_t q_at = 0;
-  static constexpr uint32_t dout_at = Tile<columns>::bytes(rows);
+  static constexpr uint32_t dout_at = Operand::bytes(rows);
   static constexpr uint32_t k_at = 2 * dout_at;
   static constexpr uint32_t v_at = k_at + 2 * step_bytes;
   static constexpr uint32_t sights_at = v_at + 2 * step_bytes;
@@ -39,15 +40,15 @@ struct QueryGradients {
       shared_store(sights_at + static_cast<uint32_t>(thread_index() * sizeof(Keys)), place.seen(own, own));
     }
     const int kv_head = task.head / (a.call.heads / a.call.kv_heads), size = a.call.head_dim;
-    copy_tile<columns, rows, threads>(q_at, rows_of(a.call.q, sequence.batch, sequence.query_begin, task.head),
+    copy_tile<Operand, rows, threads>(q_at, rows_of(a.call.q, sequence.batch, sequence.query_begin, task.head),
                                       a.call.q.row_stride, row, sequence.queries, size);
-    copy_tile<columns, rows, threads>(dout_at, rows_of(a.dout, sequence.batch, sequence.query_begin, task.head),
+    copy_tile<Operand, rows, threads>(dout_at, rows_of(a.dout, sequence.batch, sequence.query_begin, task.head),
                                       a.dout.row_stride, row, sequence.queries, size);
     const uint16_t* const keys = rows_of(a.call.k, sequence.batch, sequence.key_begin, kv_head);
     const uint16_t* const values = rows_of(a.call.v, sequence.batch, sequence.key_begin, kv_head);
     const auto copy_step = [&](int key, uint32_t stage) {
-      copy_tile<columns, step_keys, threads>(k_at + stage, keys, a.call.k.row_stride, key, sequence.keys, size);
-      copy_tile<columns, step_keys, threads>(v_at + stage, values, a.call.v.row_stride, key, sequence.keys, size);
+      copy_tile<Operand, step_keys, threads>(k_at + stage, keys, a.call.k.row_stride, key, sequence.keys, size);
+      copy_tile<Operand, step_keys, threads>(v_at + stage, values, a.call.v.row_stride, key, sequence.keys, size);
     };
     const Keys blocks =
         visited_blocks(a, sequence, task.head, task.tile, blocks_of(place.seen(row, row + tile.count - 1)));
@@ -57,14 +58,14 @@ struct QueryGradients {
     copies_commit();
 
     const int own_row = warp_row + lane / 4;
-    float lse2[2 * m], delta[2 * m];
+    float lse2[2 * m], start[2 * m];
     ALIBI_UNROLLED
     for (int r = 0; r < 2 * m; ++r) {
       const int at = own_row + 8 * r;
       const int64_t first = first_term(a.call, sequence, task.head) + row;
       const RowTerms terms = at < tile.count ? a.terms[first + at] : RowTerms{infinity, 0};
       lse2[r] = terms.lse2;
-      delta[r] = terms.delta;
+      start[r] = -terms.delta;
     }
     Sums<columns / 8> dq[m];
     ALIBI_UNROLLED
@@ -78,28 +79,29 @@ struct QueryGradients {
       if (key + step_keys < end) copy_step(key + step_keys, stage ^ step_bytes);
       copies_commit();
       Sums<n> p[m], ds[m];
-      multiply_rows<type, columns>(p, rows_of_16<columns>(q_at, warp_row), columns_of_16<columns>(k_at + stage));
+      multiply_rows<type, Operand>(p, rows_of_16<Operand>(q_at, warp_row), columns_of_16<Operand>(k_at + stage));
       make_weights(a, tile, own_row, key, lse2, p);
-      multiply_rows<type, columns>(ds, rows_of_16<columns>(dout_at, warp_row), columns_of_16<columns>(v_at + stage));
+      multiply_rows<type, Operand>(ds, rows_of_16<Operand>(dout_at, warp_row), columns_of_16<Operand>(v_at + stage),
+                                   start);
       ALIBI_UNROLLED
       for (int i = 0; i < m; ++i) {
         ALIBI_UNROLLED
         for (int j = 0; j < n; ++j) {
           ALIBI_UNROLLED
-          for (int e = 0; e < 4; ++e) ds[i].at[j][e] = p[i].at[j][e] * (ds[i].at[j][e] - delta[2 * i + e / 2]);
+          for (int e = 0; e < 4; ++e) ds[i].at[j][e] *= p[i].at[j][e];
         }
       }
       if (a.slope_sums != nullptr) slope_sum += slope_part(a, tile, own_row, key, ds);
       Fragment<n> packed[m];
       pack_rows<type>(packed, ds);
-      add_product<type, columns>(dq, packed, rows_of_16<columns>(k_at + stage, 0));
+      add_product<type, Operand>(dq, packed, rows_of_16<Operand>(k_at + stage, 0));
     }
     copies_wait<0>();
     block_sync();  // without key blocks, the keys arrive only here
     float factors[2 * m];
     ALIBI_UNROLLED
     for (int r = 0; r < 2 * m; ++r) factors[r] = a.call.scale;
-    write_rows<type, columns>(dq, factors, q_at, warp_row,
+    write_rows<type, Operand>(dq, factors, q_at, warp_row,
                               writable_rows_of(a.dq, sequence.batch, sequence.query_begin, task.head), a.dq.row_stride,
                               row + warp_row, sequence.queries, 0, size);
     if (a.slope_sums == nullptr) return;
@@ -117,22 +119,8 @@ struct QueryGradients {
   static ALIBI_LANE void make_weights(const Arguments& a, const TileRows& tile, int own_row, int key,
                                       const float (&lse2)[2 * m], Sums<n> (&p)[m]) {
     const int own_key = lane_column(), end = key + step_keys;
-    const float rise = tile.rise(end);
     if (tile.is_plain(key, end)) {
-      const float first = rise * static_cast<float>(own_key);
-      ALIBI_UNROLLED
-      for (int r = 0; r < 2 * m; ++r) {
-        const float base = fmaf(rise, static_cast<float>(tile.position(own_row + 8 * r) - key), lse2[r]);
-        ALIBI_UNROLLED
-        for (int j = 0; j < n; ++j) {
-          ALIBI_UNROLLED
-          for (int e = 0; e < 2; ++e) {
-            float& score = p[r / 2].at[j][r % 2 * 2 + e];
-            const float bias = fmaf(rise, static_cast<float>(8 * j + e), first);
-            score = power_of_2(fmaf(score, a.call.scale2, bias) - base);
-          }
-        }
-      }
+      make_plain_weights(tile, own_row, key + own_key, tile.rise(end), a.call.scale2, lse2, p);
       return;
     }
     ALIBI_UNROLLED

@@ -62,7 +62,7 @@ ALIBI_LANE int64_t first_bound(const ForwardArguments& a, const SequenceRows& se
 }
 
 /// Applies the rule to a head's tile of queries. Each warp has 16 m rows of the tile.
-template <Type type, int columns, int m>
+template <Type type, class Operand, int m>
 struct SkipRule {
   /// Computes the data of the rows from the queries in shared memory. Each warp computes its own rows.
   static ALIBI_LANE void measure_rows(const ForwardArguments& a, const Task& task, uint32_t queries, uint32_t rows) {
@@ -73,7 +73,7 @@ struct SkipRule {
       const float* const centre = a.bounds.centres + of_keys * size;
       float squares = 0, product = 0;
       for (int chunk = 0; chunk < size / 8; ++chunk) {
-        const Chunk values = shared_load<Chunk>(Tile<columns>::address(queries, at, chunk));
+        const Chunk values = shared_load<Chunk>(Operand::address(queries, at, chunk));
         ALIBI_UNROLLED
         for (int e = 0; e < 8; ++e) {
           const float value = unpack<type>(values.x[e / 2], e % 2);

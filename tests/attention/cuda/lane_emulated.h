@@ -22,6 +22,7 @@
 
 #define ALIBI_LANE inline
 #define ALIBI_UNROLLED
+#define ALIBI_UNROLLED_BY_8
 #define ALIBI_NOT_UNROLLED
 #define ALIBI_LANES_BEGIN          \
   namespace alibi::kernels::cuda { \
@@ -239,7 +240,7 @@ class Block {
 
 inline int thread_index() { return Block::here().thread(); }
 inline int block_index() { return Block::here().index(); }
-inline int not_hoisted(int x) { return x; }
+inline int thread_index_here() { return thread_index(); }
 inline void block_sync() { Block::here().barrier(true); }
 inline bool block_all(bool yes) { return Block::here().barrier(yes); }
 
@@ -303,10 +304,13 @@ inline void wait_for_count(const int32_t* count, int value) {
   if (*count != value) broken("a block waits for one that has not run");
 }
 inline void raise_count(int32_t* count) { ++*count; }
-inline void fence_for_others() {}
-inline void store_for_others(float* to, const float (&x)[4]) { std::memcpy(to, x, sizeof(x)); }
-inline void add_from_others(float (&x)[4], const float* from) {
-  for (int i = 0; i < 4; ++i) x[i] += from[i];
+template <int n>
+void store_for_others(float* to, const float (&x)[n][4]) {
+  for (int i = 0; i < n; ++i) std::memcpy(to + i * 128, x[i], sizeof(x[i]));
+}
+template <int n>
+void load_from_others(float (&x)[n][4], const float* from) {
+  for (int i = 0; i < n; ++i) std::memcpy(x[i], from + i * 128, sizeof(x[i]));
 }
 
 template <bool transposed>

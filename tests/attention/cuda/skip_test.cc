@@ -153,7 +153,8 @@ TEST(AttentionCudaSkip, BlocksOfOtherSequencesAreNotAsked) {
 }
 
 /// The rule in float64 without slack, for keys that have nothing in common (the centre is zero), in tiles of 128 x 64:
-/// the number of blocks that the row tiles visit if the budget is multiplied by `factor`.
+/// the number of blocks that the row tiles visit if the budget is multiplied by `factor`. The last query is at the last
+/// key.
 int64_t blocks_of_the_rule(const AttentionCase& c, const AttentionTensors& t, double factor) {
   constexpr int64_t rows = 128, keys = kernels::cuda::block_keys;
   const std::vector<double> q = doubles(t.q), k = doubles(t.k);
@@ -165,21 +166,22 @@ int64_t blocks_of_the_rule(const AttentionCase& c, const AttentionTensors& t, do
     return sum;
   };
   int64_t visited = 0;
+  const int64_t offset = c.keys - c.queries;
   for (int64_t head = 0; head < c.heads; ++head) {
     const auto slope = static_cast<double>(c.options.alibi_slopes[static_cast<size_t>(head)]);
     const auto query = [&](int64_t i) { return static_cast<size_t>(i * c.heads + head); };
     for (int64_t row = 0; row < c.queries; row += rows) {
       const int64_t last = std::min(row + rows, c.queries) - 1;
-      for (int64_t block = last / keys; block >= 0; --block) {
+      for (int64_t block = (offset + last) / keys; block >= 0; --block) {
         ++visited;
         const int64_t end = block * keys;  // keys before it remain
-        if (end > row) continue;
+        if (end > offset + row) continue;
         bool over = true;
         for (int64_t i = row; i <= last && over; ++i) {
           const double x = scale * std::sqrt(product(q, query(i), q, query(i)));
           double rest = 0, sum = 0;
-          for (int64_t j = 0; j <= i; ++j) {
-            const double bias = -slope * static_cast<double>(i - j);
+          for (int64_t j = 0; j <= offset + i; ++j) {
+            const double bias = -slope * static_cast<double>(offset + i - j);
             if (j < end)
               rest += std::exp(x * std::sqrt(product(k, static_cast<size_t>(j), k, static_cast<size_t>(j))) + bias);
             if (j >= end) sum += std::exp(scale * product(q, query(i), k, static_cast<size_t>(j)) + bias);
@@ -193,11 +195,11 @@ int64_t blocks_of_the_rule(const AttentionCase& c, const AttentionTensors& t, do
   return visited;
 }
 
-TEST(AttentionCudaSkip, BlocksVisitedAreThoseOfTheRule) {
+void expect_blocks_of_the_rule(AttentionCase c) {
   const EmulatedDevice device;
-  AttentionCase c{.queries = 900, .keys = 900, .heads = 4, .kv_heads = 1, .head_dim = 32, .dtype = DType::bfloat16};
-  c.options.alibi_slopes = {0.4f, 0.2f, 0.1f, 0.07f};
+  c.dtype = DType::bfloat16;
   c.options.tolerance = 0x1p-11f;
+  c.options.query_offset = c.keys - c.queries;
   AttentionTensors t(c);
   // Chords between levels and rounding cost a little. Without slack the rule would visit only these blocks.
   const int64_t least = blocks_of_the_rule(c, t, 1), most = blocks_of_the_rule(c, t, 0.75);
@@ -206,6 +208,19 @@ TEST(AttentionCudaSkip, BlocksVisitedAreThoseOfTheRule) {
   EXPECT_GE(count_blocks(there.state).blocks_visited, least);
   EXPECT_LE(count_blocks(there.state).blocks_visited, most);
   EXPECT_LT(most, count_blocks(there.state).blocks_total * 6 / 10);
+}
+
+TEST(AttentionCudaSkip, BlocksVisitedAreThoseOfTheRule) {
+  AttentionCase c{.queries = 900, .keys = 900, .heads = 4, .kv_heads = 1, .head_dim = 32};
+  c.options.alibi_slopes = {0.4f, 0.2f, 0.1f, 0.07f};
+  expect_blocks_of_the_rule(c);
+}
+
+TEST(AttentionCudaSkip, BoundsAddUpOverManyBlocks) {
+  // A lane adds up several blocks, and with the smallest slope the weight of 20 of them counts.
+  AttentionCase c{.queries = 130, .keys = 4300, .heads = 4, .kv_heads = 1, .head_dim = 32};
+  c.options.alibi_slopes = {0.2f, 0.05f, 0.02f, 0.01f};
+  expect_blocks_of_the_rule(c);
 }
 
 }  // namespace
