@@ -10,11 +10,11 @@ ALIBI_LANES_BEGIN
 /// Represents the logarithm of 0.
 constexpr float nothing = -1e30f;
 
-/// Calls use(i, value) for each value of a row.
+/// Calls use(i, value) for each value of a row. Unrolled, so that the loads do not wait for each other.
 template <Type type, class Use>
 ALIBI_LANE void for_values(const uint16_t* row, int count, const Use& use) {
-  ALIBI_UNROLLED_BY_8  // so that loads do not wait for each other
-      for (int chunk = 0; chunk < count / 8; ++chunk) {
+  ALIBI_UNROLLED_BY_8
+  for (int chunk = 0; chunk < count / 8; ++chunk) {
     const Chunk values = *reinterpret_cast<const Chunk*>(row + chunk * 8);
     ALIBI_UNROLLED
     for (int e = 0; e < 8; ++e) use(chunk * 8 + e, unpack<type>(values.x[e / 2], e % 2));
@@ -40,13 +40,13 @@ struct RowSample {
   /// Copies the thread's row to shared memory, and stores its squared norm.
   static ALIBI_LANE void take_row(const uint16_t* row, int size) {
     const uint32_t own = row_at(thread_index());
-    for (int chunk = 0; chunk < size / 8; ++chunk)
-      copy16(own + static_cast<uint32_t>(chunk) * 16, row + chunk * 8, true);
+    const auto at_chunk = [own](int chunk) { return own + static_cast<uint32_t>(chunk) * 16; };
+    for (int chunk = 0; chunk < size / 8; ++chunk) copy16(at_chunk(chunk), row + chunk * 8, true);
     copies_commit();
     copies_wait<0>();
     float sum = 0;
     for (int chunk = 0; chunk < size / 8; ++chunk) {
-      const auto values = shared_load<Chunk>(own + static_cast<uint32_t>(chunk) * 16);
+      const auto values = shared_load<Chunk>(at_chunk(chunk));
       ALIBI_UNROLLED
       for (int e = 0; e < 8; ++e) {
         const float value = unpack<type>(values.x[e / 2], e % 2);
