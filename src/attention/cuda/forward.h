@@ -87,7 +87,7 @@ struct Forward {
 
   static ALIBI_LANE Known known() { return shared_load<Known>(known_at); }
   /// The lane's first row within the tile.
-  static ALIBI_LANE int own_row() { return thread_index() / 32 * 16 * m + thread_index() % 32 / 4; }
+  static ALIBI_LANE int own_row(int thread = thread_index()) { return thread / 32 * 16 * m + thread % 32 / 4; }
 
   ALIBI_LANE void copy_keys(int block, uint32_t stage) const {
     copy_tile<Operand, block_keys, threads>(k_at + stage, known().keys, a.call.k.row_stride, block * block_keys,
@@ -136,8 +136,8 @@ struct Forward {
   /// Visits key blocks towards `end` (exclusive) until the remaining ones are negligible. Returns the last visited one.
   ALIBI_LANE int visit(int first, int towards, int end) {
     const int last = end - towards;
-    if (towards > 0) {  // the copies for the other direction's first block have started
-      block_sync();     // now the memory of its blocks is free
+    if (towards > 0) {  // visit_all() started copies for the other direction only
+      block_sync();     // now no thread still reads the other direction's blocks
       copy_ahead(first, 0);
       copies_commit();
     }
@@ -176,7 +176,7 @@ struct Forward {
   /// Updates the running maxima and replaces scores by weights relative to them.
   ALIBI_LANE void make_weights(int key, Fragment<n> (&weights)[m]) {
     const TileRows tile = known().tile;
-    const int thread = thread_index_here(), own_key = thread % 4 * 2, own_row = thread / 32 * 16 * m + thread % 32 / 4;
+    const int thread = thread_index_here(), own_key = thread % 4 * 2, own_row = Forward::own_row(thread);
     const int end = key + block_keys;
     const bool plain = tile.is_plain(key, end);
     const float rise = tile.rise(end);
