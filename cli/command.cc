@@ -14,6 +14,7 @@
 #include "formats/json.h"
 #include "numbers.h"
 #include "outline.h"
+#include "ranks.h"
 
 namespace alibi::cli {
 namespace {
@@ -231,7 +232,20 @@ void Command::group(const std::string& title) { app_->option_defaults()->group(t
 
 void Command::examples(const std::string& lines) { app_->footer("Examples:\n" + lines); }
 
-void Command::runs(std::function<void()> body) { app_->callback(std::move(body)); }
+std::string full_name(const CLI::App& app) {
+  return app.get_parent() == nullptr ? app.get_name() : full_name(*app.get_parent()) + ' ' + app.get_name();
+}
+
+std::string Command::full_name() const { return cli::full_name(*app_); }
+
+void Command::runs(std::function<void()> body) {
+  app_->callback([command = *this, body = std::move(body)] {
+    refuse_ranks(command.full_name());
+    body();
+  });
+}
+
+void Command::runs_over_ranks(std::function<void()> body) { app_->callback(std::move(body)); }
 
 std::vector<std::string> shown_names(const CLI::Option& option) {
   std::vector<std::string> names;

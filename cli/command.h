@@ -76,12 +76,19 @@ class Command {
   /// Whether the option is on the command line.
   bool given(const std::string& name) const;
 
-  /// Sets the function that is called after the whole command line has been parsed.
+  std::string full_name() const;
+  /// Sets the function that is called after the whole command line has been parsed. Under mpirun the command is
+  /// refused, because each process would do all of the work and write the same files.
   void runs(std::function<void()> body);
+  /// The same for a command that divides its work over the ranks of mpirun. `body` calls join_ranks().
+  void runs_over_ranks(std::function<void()> body);
 
  private:
   CLI::App* app_;
 };
+
+/// "alibi bench train"
+std::string full_name(const CLI::App& app);
 
 /// Adds a command that only contains other commands. Add these to the returned app.
 CLI::App& add_command_group(CLI::App& app, const std::string& name, const std::string& description);

@@ -155,7 +155,7 @@ void check_none_diverged(const CompareResults& results) {
 }
 
 void run_compare(CompareCommand& options, const Command& command) {
-  join_ranks();
+  join_ranks(command);
   complete(options, command);
   check_output_folder(options.out, "--out");
   check_texts_of_ranks(options.texts);
@@ -187,7 +187,7 @@ void run_compare(CompareCommand& options, const Command& command) {
       progress.clear();
       say("Stopped after {} of {} runs. To continue, repeat the command or run: alibi compare --resume {}\n",
           results.runs_done(), results.runs_planned, options.out);
-      throw Interrupted{signal};
+      throw Interrupted{signal, code_of_stopped(signal)};
     }
   }
   if (!is_first_rank()) return;
@@ -257,7 +257,7 @@ void add_compare(CLI::App& app) {
       "  alibi compare novels/ --stride 64 --interpolate dynamic --one-pass\n"
       "  alibi compare --resume alibi-compare\n"
       "  alibi compare notes/ --positions alibi,learned --train-length 64 --lengths 64,256,1024 --train-tokens 2M");
-  command.runs([options, command] { run_compare(*options, command); });
+  command.runs_over_ranks([options, command] { run_compare(*options, command); });
 }
 
 }  // namespace alibi::cli

@@ -28,9 +28,19 @@
 #include "ranks.h"
 #include "stop_signals.h"
 #include "text/text_encoding.h"
+#include "train/identity.h"
 
 namespace alibi::cli {
 namespace {
+
+std::string hashes_of(const std::vector<EmbedItem>& items) {
+  std::string all;
+  for (const EmbedItem& item : items) {
+    all += core::xxh64(item.text);
+    for (const std::string& chunk : item.chunks) all += core::xxh64(chunk);
+  }
+  return all;
+}
 
 /// What the rows of an interrupted run follow from.
 std::string identity_of(const EmbedCommand& options, const LanguageModel& model, const std::vector<EmbedItem>& items) {
@@ -52,10 +62,7 @@ std::string identity_of(const EmbedCommand& options, const LanguageModel& model,
     std::sort(files.begin(), files.end());
     for (const std::filesystem::path& path : files) add_file(path);
   }
-  for (const EmbedItem& item : items) {
-    all += core::xxh64(item.text);
-    for (const std::string& chunk : item.chunks) all += core::xxh64(chunk);
-  }
+  all += hashes_of(items);
   return core::xxh64(all);
 }
 
@@ -193,8 +200,8 @@ void check_options(EmbedCommand& options) {
   if (!options.similarity.empty()) options.embed.normalize = true;
 }
 
-void run_embed(EmbedCommand options) {
-  join_ranks();
+void run_embed(EmbedCommand options, const Command& command) {
+  join_ranks(command);
   options.apply();
   check_options(options);
   const std::filesystem::path file = options.out.empty() || !is_first_rank() ? "" : output_file(options.out, "--out");
@@ -212,6 +219,10 @@ void run_embed(EmbedCommand options) {
                                                      {"precision", name_of(model.precision())}});
   }
 
+  if (world() != nullptr) {
+    ranks::check_same(*world(), {{"the hash of the texts", core::xxh64(hashes_of(items))},
+                                 {"the hash of the weights", training::weights_digest(model)}});
+  }
   Embedder embedder(options, model, items, !options.out.empty());
   if (!is_first_rank()) {
     const StopSignals signals;
@@ -322,7 +333,7 @@ void add_embed(CLI::App& app) {
       "  alibi embed encoder/ --whole-files letters/ | jq -c .embedding\n"
       "  alibi embed encoder/ questions.txt --similarity answers.jsonl --top 3\n"
       "  echo 'a line' | alibi embed model/ --pooling last");
-  command.runs([options] { run_embed(*options); });
+  command.runs_over_ranks([options, command] { run_embed(*options, command); });
 }
 
 }  // namespace alibi::cli

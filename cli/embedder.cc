@@ -85,7 +85,7 @@ void Embedder::stop_if_asked() {
   }
   if (signal == 0) return;
   progress_.clear();
-  throw Interrupted{signal};
+  throw Interrupted{signal, options_.out.empty() ? 128 + signal : code_of_stopped(signal)};
 }
 
 Tensor Embedder::on_first_rank(Tensor rows, std::span<const Work> works, int rank) const {

@@ -23,6 +23,7 @@
 #include "evaluation_output.h"
 #include "model/position.h"
 #include "ranks.h"
+#include "train/identity.h"
 
 namespace alibi::cli {
 namespace {
@@ -144,8 +145,8 @@ std::optional<LanguageModel> float32_model(const EvalCommand& options) {
   return model;
 }
 
-void run_eval(EvalCommand& options) {
-  join_ranks();
+void run_eval(EvalCommand& options, const Command& command) {
+  join_ranks(command);
   options.apply();
   check_texts_of_ranks(options.text.texts);
   check_context_limits("eval", options.context);
@@ -178,6 +179,10 @@ void run_eval(EvalCommand& options) {
   const std::optional<double> trained_on = part_trained_on(options.text, text);
 
   check_same_machines();
+  if (world() != nullptr) {
+    ranks::check_same(*world(), {{"the hash of the text", training::fingerprint(text.stream.tokens)},
+                                 {"the hash of the weights", training::weights_digest(model)}});
+  }
   reset_peak_resident_bytes();
   auto evals = nlohmann::ordered_json::array();
   auto positions = nlohmann::ordered_json::array();
@@ -282,7 +287,7 @@ void add_eval(CLI::App& app) {
       "  alibi eval model/ book.txt --weights q8_0 --check-float32\n"
       "  alibi eval model/ book.txt --lengths 512 --stride 64 --per-position\n"
       "  alibi eval model/ book.txt --scoring harness --lengths 2048");
-  command.runs([options] { run_eval(*options); });
+  command.runs_over_ranks([options, command] { run_eval(*options, command); });
 }
 
 }  // namespace alibi::cli

@@ -18,6 +18,7 @@
 
 #include "alibi/error.h"
 #include "alibi/version.h"
+#include "command.h"
 #include "commands.h"
 #include "edit_distance.h"
 #include "outline.h"
@@ -50,12 +51,6 @@ int report(std::string_view message, int code) {
 const CLI::App& called(const CLI::App& app) {
   const auto deeper = app.get_subcommands();
   return deeper.empty() ? app : called(*deeper.front());
-}
-
-/// "alibi bench train"
-std::string full_name(const CLI::App& command) {
-  return command.get_parent() == nullptr ? command.get_name()
-                                         : full_name(*command.get_parent()) + ' ' + command.get_name();
 }
 
 /// The option with the name or former name closest to the typed word. Returns its current name.

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <thread>
 #include <vector>
 
 #include "alibi/runtime.h"
+#include "command.h"
 #include "core/check.h"
 #include "core/system.h"
 #include "output.h"
@@ -17,11 +19,34 @@ namespace {
 
 std::unique_ptr<ranks::World> the_world;
 
+/// Time in which rank 0 reports an error before another rank ends.
+constexpr std::chrono::seconds kMoment(2);
+
 }  // namespace
 
-void join_ranks() {
+void join_ranks(const Command& command) {
   the_world = ranks::join();
-  if (the_world != nullptr) speak_as_rank(*the_world);
+  if (the_world == nullptr) return;
+  speak_as_rank(*the_world);
+  ranks::NamedValues values{{"the command", command.full_name()}};
+  // The hosts may have different numbers of cores, and rank 0 alone writes the file of --json.
+  for (const auto& [option, value] : command.given_options({"threads", "json"}).items()) {
+    values.emplace_back(option, value.dump());
+  }
+  ranks::check_same(*the_world, values);
+}
+
+void refuse_ranks(const std::string& command) {
+  const int ranks = ranks::launched_ranks();
+  if (ranks == 1) return;
+  if (ranks::launched_rank() > 0) {
+    std::this_thread::sleep_for(kMoment);  // mpirun ends the other processes when one has failed
+    throw Interrupted{0, 2};
+  }
+  fail_usage(
+      "[ranks] {} ranks were started together, but `{}` runs in one process; start it without mpirun. If each rank has "
+      "a command of its own, start it with `env -u OMPI_COMM_WORLD_SIZE -u PMI_SIZE -u SLURM_STEP_NUM_TASKS`",
+      ranks, command);
 }
 
 ranks::World* world() { return the_world.get(); }
@@ -50,6 +75,8 @@ int64_t of_first_rank(int64_t value) {
   if (the_world != nullptr) ranks::broadcast(*the_world, ranks::Tag::control, ranks::bytes_of(shared));
   return shared.front();
 }
+
+int code_of_stopped(int signal) { return the_world == nullptr ? 128 + signal : kGoOn; }
 
 int leave_ranks(int code) {
   if (the_world == nullptr) return code;

@@ -171,11 +171,11 @@ TrainResult train_with_display(LanguageModel& model, const TrainingData& data, c
   return training::train_over(world(), model, data.train.tokens, options, run);
 }
 
-/// After Ctrl-C, the exit code is that of shells. A job scheduler's signal means that the job should be queued again.
-/// Another rank may have received the signal.
+/// After Ctrl-C, the exit code of one process is that of shells. A job scheduler's signal means that the job should be
+/// queued again. Another rank may have received the signal.
 Interrupted stopped() {
   const int signal = StopSignals::received();
-  return {signal, signal == SIGINT ? 128 + signal : kGoOn};
+  return {signal, signal == SIGINT && world() == nullptr ? 128 + signal : kGoOn};
 }
 
 void report_training(const TrainResult& trained, int64_t peak_bytes) {
@@ -230,10 +230,13 @@ void plan(TrainSettings& settings, const Command& command) {
 }
 
 void run_train(TrainSettings& settings, const Command& command) {
-  if (settings.plan) return plan(settings, command);
+  if (settings.plan) {
+    refuse_ranks(command.full_name() + " --plan");
+    return plan(settings, command);
+  }
   check_usage(!command.given("--ranks") && !command.given("--link") && !command.given("--update-seconds"),
               "[train] --ranks, --link and --update-seconds belong to --plan; mpirun sets the number of ranks");
-  join_ranks();
+  join_ranks(command);
   complete(settings, command);
   complete_from(settings, command);
   settings.apply();
@@ -351,7 +354,7 @@ void add_train(CLI::App& app) {
       "  alibi train --resume model/\n"
       "  alibi train --config model/train.json -o other/ --learning-rate 0.001\n"
       "  zcat *.gz | alibi train - -o model/ --train-tokens 5M");
-  command.runs([settings, command] { run_train(*settings, command); });
+  command.runs_over_ranks([settings, command] { run_train(*settings, command); });
 }
 
 }  // namespace alibi::cli

@@ -17,6 +17,7 @@ LimitedAllocations::~LimitedAllocations() { allocations_left = unlimited; }
 
 }  // namespace alibi::test
 
+#if !defined(ALIBI_THREAD_SANITIZER) && !defined(__SANITIZE_THREAD__)
 void* operator new(size_t bytes) {
   int64_t& left = alibi::test::allocations_left;
   if (left == 0) throw std::bad_alloc();
@@ -38,3 +39,4 @@ void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
 void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+#endif

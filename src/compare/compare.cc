@@ -350,8 +350,16 @@ CompareResults Comparison::run() {
               "[compare] ranks exchange their results through a folder, and there is none; give one");
   comparison::RunStore store(options_.out, is_first_rank());
   read_text();
+  const formats::OrderedJson identity = identity_of(options_, data_);
+  if (group_ != nullptr) {
+    ranks::NamedValues values = training::named_values(identity);
+    std::string planned;  // the ranks divide the runs by their order
+    for (const RunResults& run : planned_runs()) planned += comparison::RunStore::model_folder(run) + ' ';
+    values.emplace_back("list of runs", planned);
+    ranks::check_same(*group_, values);
+  }
   if (is_first_rank()) {
-    store.open(identity_of(options_, data_), options_.overwrite);
+    store.open(identity, options_.overwrite);
     if (store.keeps() && !options_.settings.empty())
       core::write_file(options_.out / "settings.json", options_.settings);
   }

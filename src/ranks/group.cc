@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
+#include <string_view>
 #include <thread>
+#include <utility>
 
 #include "core/check.h"
 
@@ -18,6 +21,41 @@ void check_peer(const Group& group, int rank) {
   check(rank >= 0 && rank < group.size() && rank != group.rank(),
         "[ranks] a message is for or from rank {}, expected another rank of {} than {}", rank, group.size(),
         group.rank());
+}
+
+std::string packed(const NamedValues& values) {
+  std::string text;
+  for (const auto& [name, value] : values) text += name + '\0' + value + '\0';
+  return text;
+}
+
+NamedValues unpacked(std::string_view text) {
+  NamedValues values;
+  const auto take = [&] {
+    const std::string word(text.substr(0, text.find('\0')));
+    text.remove_prefix(word.size() + 1);
+    return word;
+  };
+  while (!text.empty()) {
+    std::string name = take();
+    values.emplace_back(std::move(name), take());
+  }
+  return values;
+}
+
+/// "learning_rate is 0.002, on rank 0 it is 0.001; ...", or "" if the values are the same.
+std::string differences(const NamedValues& here, const NamedValues& first) {
+  std::map<std::string, std::pair<std::string, std::string>> all;
+  for (const auto& [name, value] : here) all[name].first = value;
+  for (const auto& [name, value] : first) all[name].second = value;
+  const auto shown = [](const std::string& value) { return value.empty() ? std::string("not set") : value; };
+  std::string text;
+  for (const auto& [name, both] : all) {
+    if (both.first == both.second) continue;
+    text += fmt::format("{}{} is {}, on rank 0 it is {}", text.empty() ? "" : "; ", name, shown(both.first),
+                        shown(both.second));
+  }
+  return text;
 }
 
 }  // namespace
@@ -89,6 +127,31 @@ std::vector<double> all_gather(Group& group, double value) {
 }
 
 void barrier(Group& group) { all_gather(group, 0.0); }
+
+void check_same(Group& group, const NamedValues& values) {
+  std::string first = packed(values);
+  std::vector<int64_t> size{std::ssize(first)};
+  broadcast(group, Tag::control, bytes_of(size));
+  first.resize(static_cast<size_t>(size.front()));
+  broadcast(group, Tag::control, std::as_writable_bytes(std::span(first)));
+  // All ranks receive the differences of all, so that each of them ends with the same message.
+  std::vector<std::string> found(static_cast<size_t>(group.size()));
+  std::string& own = found[static_cast<size_t>(group.rank())];
+  own = differences(values, unpacked(first));
+  const std::vector<double> sizes = all_gather(group, static_cast<double>(own.size()));
+  std::vector<std::span<std::byte>> parts;
+  for (size_t rank = 0; rank < found.size(); ++rank) {
+    found[rank].resize(static_cast<size_t>(sizes[rank]));
+    parts.push_back(std::as_writable_bytes(std::span(found[rank])));
+  }
+  all_gather(group, Tag::control, parts);
+  const auto differs = std::find_if(found.begin(), found.end(), [](const std::string& one) { return !one.empty(); });
+  if (differs == found.end()) return;
+  const auto others = std::count_if(differs + 1, found.end(), [](const std::string& one) { return !one.empty(); });
+  fail_usage("[ranks] {}{} differs from rank 0: {}. Give all ranks the same options and the same files",
+             group.name_of(static_cast<int>(differs - found.begin())),
+             others > 0 ? fmt::format(" (and {} more)", others) : "", *differs);
+}
 
 void broadcast(Group& group, Tag tag, std::span<std::byte> data) {
   if (data.empty()) return;

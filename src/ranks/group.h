@@ -9,6 +9,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace alibi::ranks {
@@ -74,6 +75,12 @@ void barrier(Group& group);
 void all_gather(Group& group, Tag tag, std::span<const std::span<std::byte>> parts);
 /// One value of each rank, in the order of the ranks.
 std::vector<double> all_gather(Group& group, double value);
+/// Names and values, such as {"learning_rate", "0.001"}.
+using NamedValues = std::vector<std::pair<std::string, std::string>>;
+/// Throws UsageError on all ranks if the values of a rank differ from those of rank 0. The message names the rank and
+/// every value that differs. Ranks with other settings would wait for each other forever, or compute a wrong result
+/// together, so each command calls this before the ranks divide its work.
+void check_same(Group& group, const NamedValues& values);
 /// Copies `data` of rank 0 to all others.
 void broadcast(Group& group, Tag tag, std::span<std::byte> data);
 

@@ -33,6 +33,14 @@ int launched_ranks() {
   return std::max(1, tasks);
 }
 
+int launched_rank() {
+  int rank = 0;
+  for (const char* variable : {"SLURM_PROCID", "PMIX_RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK"}) {
+    if (std::getenv(variable) != nullptr) rank = number_in(variable);
+  }
+  return rank;
+}
+
 int cores_per_task() { return number_in("SLURM_CPUS_PER_TASK"); }
 
 }  // namespace alibi::ranks

@@ -11,6 +11,9 @@ namespace alibi::ranks {
 /// alone. Throws UsageError if srun started several tasks without PMI, so that they cannot find each other.
 int launched_ranks();
 
+/// The number of this process among them, or 0.
+int launched_rank();
+
 /// Cores that a job scheduler gives to each task (SLURM_CPUS_PER_TASK), or 0 if it does not say.
 int cores_per_task();
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/check.h"
+#include "core/checksum.h"
 #include "core/files.h"
 #include "core/parallel.h"
 #include "core/random.h"
@@ -114,6 +115,24 @@ formats::OrderedJson identity_of(const LanguageModel& model, std::span<const int
   identity["text_fingerprint"] = fingerprint(tokens);
   if (options.eval_steps > 0) identity["held_out_fingerprint"] = fingerprint(valid);
   return identity;
+}
+
+ranks::NamedValues named_values(const formats::OrderedJson& identity) {
+  ranks::NamedValues values;
+  for (const auto& [name, value] : identity.items()) values.emplace_back(name, value.dump());
+  return values;
+}
+
+std::string weights_digest(const LanguageModel& model) {
+  const std::vector<const Parameter*> parameters = model.parameters();
+  std::vector<core::Digest> digests(parameters.size());
+  core::parallel_for(std::ssize(parameters), [&](int64_t i) {
+    const Tensor& value = parameters[static_cast<size_t>(i)]->value;
+    digests[static_cast<size_t>(i)] = core::digest_of({static_cast<const char*>(value.raw()), value.bytes()});
+  });
+  uint64_t hash = 0;
+  for (const core::Digest& digest : digests) hash = core::mix(core::mix(hash, digest.high), digest.low);
+  return fmt::format("{:016x}", hash);
 }
 
 std::vector<std::string> differences(const formats::OrderedJson& now, const formats::Json& known) {

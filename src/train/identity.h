@@ -11,6 +11,7 @@
 
 #include "alibi/train.h"
 #include "formats/json.h"
+#include "ranks/group.h"
 #include "text/text_sketch.h"
 
 namespace alibi::training {
@@ -22,6 +23,11 @@ std::string fingerprint(std::span<const int32_t> tokens);
 /// Names and values of the options, the model's configuration and the tokens.
 formats::OrderedJson identity_of(const LanguageModel& model, std::span<const int32_t> tokens,
                                  std::span<const int32_t> valid, const TrainOptions& options);
+
+/// The same for ranks::check_same().
+ranks::NamedValues named_values(const formats::OrderedJson& identity);
+/// A hash of all parameters of the model.
+std::string weights_digest(const LanguageModel& model);
 
 /// One line per value that differs: "learning_rate is 0.002, was 0.001". An option missing from `known`, because an
 /// older version wrote it, counts as having its default.

@@ -107,12 +107,13 @@ Trainer::Trainer(LanguageModel& model, std::span<const int32_t> tokens, const Tr
   model_.set_train_length(options.train_length);
   model_.set_precision(options.precision);
   model_.set_recompute(options.recompute);
-  if (!run.folder.empty() && is_first_rank()) {
+  if (!run.folder.empty() || group_ != nullptr) {
     identity_ = training::identity_of(model, tokens, valid_, options);
     core::check_mapped(tokens.data());
     core::check_mapped(valid_.data());
-    open_folder();
   }
+  if (group_ != nullptr) ranks::check_same(*group_, training::named_values(identity_));
+  if (!run.folder.empty() && is_first_rank()) open_folder();
   if (group_ != nullptr) share_start();
 }
 
@@ -127,6 +128,8 @@ void Trainer::share_start() {
     state_.loss.resize(static_cast<size_t>(state_.step));  // rank 0 has the values
     if (state_.step > 0) training::load_checkpoint(run_.folder, state_.step, model_, optimizer_);
   }
+  // Each rank has read the model of --from, or the checkpoint, from its own host.
+  ranks::check_same(*group_, {{"the hash of the weights", training::weights_digest(model_)}});
   group_->set_advice(state_.step == 0 ? ". There is no checkpoint yet" : resumable(state_.step));
 }
 

@@ -55,11 +55,13 @@ class MpiCase(unittest.TestCase):
         cls.mpirun = os.environ["ALIBI_MPIRUN"]
         cls.is_open_mpi = "openmpi" in cls.mpirun
 
-    def start(self, ranks, *arguments, before=(), environment=None, mpirun=None):
+    def start(self, ranks, *arguments, before=(), environment=None, mpirun=None, script=None):
+        """`script` runs mpirun as "$@"."""
         mpirun = mpirun or self.mpirun
         options = ["--oversubscribe"] if "openmpi" in mpirun else []
+        shell = ["bash", "-c", script, "bash"] if script else []
         process = subprocess.Popen(
-            [mpirun, *options, "-np", str(ranks), *before, self.command, *map(str, arguments)], text=True,
+            [*shell, mpirun, *options, "-np", str(ranks), *before, self.command, *map(str, arguments)], text=True,
             env={**environment_of_mpi(), **(environment or {})}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, start_new_session=True)
         self.addCleanup(self.end, process)

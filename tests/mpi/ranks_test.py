@@ -5,7 +5,10 @@ scripts/test-mpi runs it with each MPI.
 
 import json
 import os
+import pathlib
+import re
 import resource
+import shutil
 import signal
 import subprocess
 import time
@@ -22,6 +25,20 @@ def losses_in(value):
         return []
     own = [value[name] for name in ("nll", "perplexity", "bigram_nll") if isinstance(value.get(name), float)]
     return own + [loss for one in value.values() for loss in losses_in(one)]
+
+
+def shell_of_rank(body):
+    """A command before that of each rank, in which $rank is its number."""
+    return ("bash", "-c", f'rank=${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}}; {body}; exec "$0" "$@"')
+
+
+def other_rank(rank, option, value):
+    """One rank has another option."""
+    return shell_of_rank(f'[ $rank != {rank} ] || set -- "$@" {option} {value}')
+
+
+def host_of_rank(folder):
+    return shell_of_rank(f'cd {folder}/host-$rank')
 
 
 class Ranks(MpiCase):
@@ -112,6 +129,66 @@ class Ranks(MpiCase):
         self.assertEqual(srun.returncode, 2)
         self.assertIn("srun started 4 tasks without PMI", srun.stderr)
         self.assertFalse(out.exists() and any((out / "checkpoints").glob("step-*")))
+
+    def test_ranks_with_other_settings_or_texts_are_refused(self):
+        out = self.folder / "different"
+        model = self.folder / "different-model"
+        subprocess.run([self.command, "train", self.text, "-o", model, *RUN, "--seed", "9"], check=True, stdout=subprocess.DEVNULL)
+        for rank in range(3):  # each rank has a host of its own, rank 2 one with an old copy
+            folder = self.folder / f"host-{rank}"
+            shutil.copytree(model if rank == 2 else self.reference, folder / "model")
+            text = self.text.read_text(encoding="utf-8")
+            (folder / "text.txt").write_text(text.replace("fox", "cat") if rank == 2 else text, encoding="utf-8")
+        train = ("train", self.text, "-o", out, *RUN)
+        for before, arguments, message in (
+                (other_rank(1, "--learning-rate", "0.5"), train, r'rank 1 on \S+ differs from rank 0: learning-rate is "0.5"'),
+                (other_rank(0, "--shards", "8"), ("train", self.text, "-o", out, *RUN[2:]),
+                 r'rank 1 on \S+ \(and 1 more\) differs from rank 0: shards is not set, on rank 0 it is "8"'),
+                (other_rank(2, "--eval-steps", "3"), train, r'eval-steps is "3", on rank 0 it is not set'),
+                (host_of_rank(self.folder), ("train", "text.txt", "-o", out, *RUN), "text_fingerprint is"),
+                (host_of_rank(self.folder), ("train", self.text, "-o", out, *RUN[:2], *RUN[8:], "--from", "model"), "the hash of the weights"),
+                (host_of_rank(self.folder), ("train", "--config", "model/train.json", "-o", out), "rank 2 on .*seed is 9, on rank 0 it is 0"),
+                (host_of_rank(self.folder), ("eval", "model", self.text), "the hash of the weights"),
+                (host_of_rank(self.folder), ("eval", self.reference, "text.txt"), "the hash of the text is"),
+                (host_of_rank(self.folder), ("embed", self.reference, "text.txt", "-o", out), "the hash of the texts is"),
+                (other_rank(1, "--stride", "7"), ("eval", self.reference, self.text), 'stride is "7"'),
+                (host_of_rank(self.folder), ("compare", "text.txt", "--valid", self.text, "-o", out, "--train-length", "32",
+                                             "--lengths", "32", "--train-tokens", "512", "--batch-tokens", "256"), "text is")):
+            with self.subTest(arguments=arguments, before=before):
+                output = self.run_ranks(3, *arguments, before=before, code=2, limit=60)
+                self.assertRegex(output, "error: rank 0 on .*" + message)
+                self.assertEqual(output.count("alibi: error"), 1, output)
+        self.assertEqual(list(self.folder.glob("different/checkpoints/step-*")), [])
+
+    def test_commands_of_one_process_are_refused(self):
+        out = self.folder / "written-by-one"
+        for arguments in (("generate", self.reference, "--prompt", "the"), ("score", self.reference, self.text),
+                          ("convert", self.reference, "-o", out), ("tokenize", self.text, "-o", out), ("info", self.reference),
+                          ("train", "--plan", "--preset", "tiny"), ("bench", "generate", self.reference)):
+            output = self.run_ranks(3, *arguments, code=2, limit=60)
+            self.assertRegex(output, "3 ranks were started together, but `alibi .*" + arguments[0])
+            self.assertEqual(output.count("alibi: error"), 1, output)
+        self.assertFalse(out.exists())
+        self.assertIn("alibi ", self.run_ranks(2, "--version"))
+        self.run_ranks(1, "tokenize", self.text, "-o", out)  # one rank is one process
+        self.run_ranks(2, "generate", self.reference, "--prompt", "the", "--max-tokens", "2",
+                       before=("env", "-u", "OMPI_COMM_WORLD_SIZE", "-u", "PMI_SIZE"))
+
+    def test_signals_to_mpirun_end_with_the_code_that_says_go_on(self):
+        """MPICH passes them on. Open MPI's mpirun ends with 1 by itself; the script of the docs sends it SIGUSR1."""
+        page = pathlib.Path(__file__).parents[2] / "docs/how-to/many-machines.md"
+        script = re.search(r"(?ms)^training=\$!$.*?^exit \$code$", page.read_text(encoding="utf-8"))[0]
+        script = script.replace("scontrol requeue $SLURM_JOB_ID", "true")
+        for name in ("SIGINT", "SIGTERM"):
+            for scripted in ((True,) if self.is_open_mpi else (True, False)):
+                model = self.folder / f"to-mpirun-{name}-{scripted}"
+                process = self.start(3, "train", self.text, "-o", model, *LONG, script=f'"$@" &\n{script}' if scripted else None)
+                self.wait_for_checkpoint(process, model)
+                os.kill(process.pid, getattr(signal, name))
+                output = process.communicate(timeout=60)[0]
+                self.assertEqual(process.returncode, 75, output)
+                self.assertIn("To continue, run: alibi train --resume", output)
+                self.assert_no_ranks_are_left()
 
     def test_ranks_that_divide_sequences_train_the_model_of_one_process(self):
         options = ("--shards", "2", "--layers", "2", "--d-model", "64", "--heads", "4", "--train-length", "512",

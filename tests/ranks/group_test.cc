@@ -82,6 +82,28 @@ TEST(RankGroup, AFailingRankEndsTheOthers) {
       {"the disk of rank 1 is full"});
 }
 
+TEST(RankGroup, ValuesThatDifferAreNamedOnEveryRank) {
+  for (const int ranks : {1, 2, 4}) {
+    run_as_threads(ranks, [](Group& group) { check_same(group, {{"seed", "1"}, {"empty", ""}}); });
+  }
+  std::atomic<int> refused{0};
+  run_as_threads(4, [&](Group& group) {
+    NamedValues values{{"seed", "1"}, {"clip", "0.5"}};
+    if (group.rank() == 2) values = {{"seed", "7"}, {"clip", "0.5"}, {"floor", "0.25"}};
+    if (group.rank() == 3) values.pop_back();
+    try {
+      check_same(group, values);
+    } catch (const UsageError& error) {
+      EXPECT_EQ(
+          std::string(error.what()),
+          "[ranks] rank 2 (and 1 more) differs from rank 0: floor is 0.25, on rank 0 it is not set; seed is 7, on "
+          "rank 0 it is 1. Give all ranks the same options and the same files");
+      ++refused;
+    }
+  });
+  EXPECT_EQ(refused.load(), 4);
+}
+
 TEST(RankGroup, RefusesMessagesOfAnotherSizeAndToItself) {
   test::expect_error(
       [] {

@@ -159,6 +159,52 @@ TEST(TrainOverRanks, CheckpointsHaveTheSameBytes) {
   EXPECT_TRUE(tensors[0] == tensors[1]);
 }
 
+TEST(TrainOverRanks, OtherSettingsTextsOrWeightsOfARankAreRefused) {
+  struct Rank {
+    Job job{varied_run(4)};
+    std::vector<int32_t> tokens = test::stream(1000), valid = test::stream(300);
+    uint64_t model_seed = 1;
+  };
+  const std::vector<std::pair<std::string, std::function<void(Rank&)>>> others{
+      {"learning_rate", [](Rank& rank) { rank.job.options.learning_rate *= 2; }},
+      {"seed", [](Rank& rank) { rank.job.options.seed = 4; }},
+      {"train_tokens", [](Rank& rank) { rank.job.options.train_tokens += 256; }},
+      {"batch_tokens", [](Rank& rank) { rank.job.options.batch_tokens /= 2; }},
+      {"micro_batch_tokens", [](Rank& rank) { rank.job.options.micro_batch_tokens = 64; }},
+      {"weight_decay", [](Rank& rank) { rank.job.options.weight_decay = 0.25; }},
+      {"clip", [](Rank& rank) { rank.job.options.clip = 0.75; }},
+      {"shards", [](Rank& rank) { rank.job.options.shards = 8; }},
+      {"eval_steps", [](Rank& rank) { rank.job.options.eval_steps = 2; }},
+      {"eval_steps", [](Rank& rank) { rank.job.options.eval_steps = 0; }},
+      {"dropout", [](Rank& rank) { rank.job.dropout = 0.2f; }},
+      {"layers", [](Rank& rank) { rank.job.config.transformer.layers += 1; }},
+      {"text_fingerprint", [](Rank& rank) { rank.tokens[500] ^= 1; }},
+      {"text_tokens", [](Rank& rank) { rank.tokens.pop_back(); }},
+      {"held_out_fingerprint", [](Rank& rank) { rank.valid[100] ^= 1; }},
+      {"the hash of the weights", [](Rank& rank) { rank.model_seed = 2; }},
+  };
+  for (const auto& [name, change] : others) {
+    for (const int changed : {0, 2}) {
+      const std::string message = test::message_of<UsageError>([&] {
+        ranks::run_as_threads(3, [&](ranks::Group& group) {
+          Rank rank;
+          if (group.rank() == changed) change(rank);
+          LanguageModelConfig config = rank.job.config;
+          config.transformer.block.dropout = rank.job.dropout;
+          LanguageModel model(with_position(config, Position::alibi, 16), rank.model_seed);
+          TrainRun run;
+          run.valid = rank.valid;
+          train_over(&group, model, rank.tokens, rank.job.options, run);
+        });
+      });
+      const std::string start =
+          changed == 0 ? "rank 1 (and 1 more) differs from rank 0: " : "rank 2 differs from rank 0: ";
+      EXPECT_NE(message.find(start), std::string::npos) << name << ": " << message;
+      EXPECT_NE(message.find(name + " is "), std::string::npos) << name << ": " << message;
+    }
+  }
+}
+
 TEST(TrainOverRanks, EarlyStoppingEndsAllRanks) {
   TemporaryFolder folder;
   Job job{varied_run(2)};
