@@ -360,7 +360,7 @@ class EndToEnd(CliTest):
         out = self.folder / "compare"
         text = self.succeeds("compare", self.text, "--valid", self.valid, "--positions", ",".join(METHODS),
                              "--train-length", "16", "--lengths", "16,24,128", "--train-tokens", "2k",
-                             "--batch-tokens", "256", "--sample-tokens", "40", "--out", out,
+                             "--batch-tokens", "256", "--sample-tokens", "40", "--timing-rounds", "1", "--out", out,
                              "--json", self.folder / "copy.json", "--seed", "5")
         self.assertIn("report.html", text)
         results = json.loads((out / "results.json").read_text())
@@ -390,7 +390,7 @@ class EndToEnd(CliTest):
 
     def test_report_of_two_comparisons(self):
         short = ("--positions", "alibi,none", "--train-length", "8", "--lengths", "8,32", "--train-tokens", "512",
-                 "--batch-tokens", "64", "--sample-tokens", "0", "--eval-tokens", "512")
+                 "--batch-tokens", "64", "--sample-tokens", "0", "--timing-rounds", "0", "--eval-tokens", "512")
         for seed in ("0", "1"):
             self.succeeds("compare", self.text, "--valid", self.valid, *short, "--seed", seed, "--out",
                           self.folder / f"seed-{seed}")
@@ -411,8 +411,8 @@ class EndToEnd(CliTest):
     def test_compare_with_a_tokenizer(self):
         out, data = self.folder / "compare-bpe", self.folder / "data-to-compare"
         settings = ("--positions", "alibi,none", "--train-length", "8", "--lengths", "8,32", "--train-tokens", "512",
-                    "--batch-tokens", "64", "--sample-tokens", "16", "--warmup-steps", "2", "--schedule", "linear",
-                    "--dropout", "0.1", "--out", out)
+                    "--batch-tokens", "64", "--sample-tokens", "16", "--timing-rounds", "0", "--warmup-steps", "2",
+                    "--schedule", "linear", "--dropout", "0.1", "--out", out)
         bpe = ("--tokenizer", "bpe", "--vocab-size", "300")
         text = self.succeeds("compare", self.text, "--valid", self.valid, *bpe, *settings)
         self.assertIn("bpe tokens", text)

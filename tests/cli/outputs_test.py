@@ -19,7 +19,7 @@ import unittest
 from cli_case import COMMAND, CliTest, SENTENCE, TINY_TRAINING, run
 
 TINY_COMPARE = ("--positions", "none", "--train-length", "8", "--lengths", "8", "--train-tokens", "256", "--batch-tokens", "64",
-                "--sample-tokens", "4")
+                "--sample-tokens", "4", "--timing-rounds", "1")
 TINY_BENCH = ("bench", "train", "--presets", "tiny", "--lengths", "16", "--batch-tokens", "16", "--vocab-size", "300",
               "--seconds", "0")
 
