@@ -127,6 +127,11 @@ ALIBI_API void attention(const Tensor& q, const Tensor& k, const Tensor& v, cons
 ALIBI_API Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options = {},
                            AttentionState* state = nullptr);
 
+/// Throws what attention() would throw for these arguments, and computes nothing: for callers that change memory before
+/// they call it, such as append_keys().
+ALIBI_API void check_attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options,
+                               const Tensor& out);
+
 /// Gradients of attention's inputs; dq, dk, dv are overwritten and may be strided like q, k, v. They must not share
 /// memory with each other or with an input. `state` is the state of the forward call with the same inputs and options.
 /// If dtable is given (float32, with the shape of buckets.table or bias_by_distance), the gradient of that table is
@@ -143,7 +148,8 @@ ALIBI_API void attention_backward(const Tensor& dout, const Tensor& q, const Ten
 
 /// Writes new keys and values [batch, new, kv_heads, head_dim] into the rows from cache_seqlens[b] on of each batch
 /// entry of k_cache and v_cache, [batch, rows, kv_heads, head_dim], or with a block table [pages, page rows, kv_heads,
-/// head_dim] (AttentionOptions). Throws Error that names the argument if an entry has no room, and then writes nothing.
+/// head_dim] (AttentionOptions). Throws Error that names the argument, and then writes nothing, if an entry has no
+/// room, if two entries would write into one page, or if k or v share memory with the rows that are written.
 ALIBI_API void append_keys(const Tensor& k, const Tensor& v, const std::vector<int32_t>& cache_seqlens,
                            const std::optional<Tensor>& block_table, Tensor& k_cache, Tensor& v_cache);
 

@@ -25,7 +25,7 @@ from ._engine import Engine, EngineRequest, EngineResult, EngineSample, TokenLog
 from ._flash import flash_attn_func, flash_attn_varlen_func, flash_attn_with_kvcache
 from ._kind import is_torch, torch_operator
 from ._model import Evaluation, Generation, LanguageModel, Scores
-from ._options import EVERYWHERE, Window
+from ._options import EVERYWHERE, Window, flag_of
 from ._positions import attention_positions
 from ._progress import Progress, show_progress
 from ._tokenizer import Tokenizer
@@ -102,6 +102,9 @@ def attention_decode(
     q (batch, queries, heads, head_dim), float32, bfloat16 or float16, independent of the cache's type. Arguments and result are
     those of attention(). The queries are the last rows unless query_offset is set. There is no gradient.
     """
+    if not isinstance(cache, KvCache):
+        raise TypeError(f"[attention_decode] cache is a {type(cache).__name__}, expected a KvCache")
+    return_lse = flag_of("attention_decode", "return_lse", return_lse)
     run = torch_operator().attention_decode if is_torch(q) else _numpy.attention_decode
     return run(q, cache._core, alibi_slopes, causal, window_size, softmax_scale, query_offset, alibi_slopes_after,
                tolerance, return_lse, softcap)  # fmt: skip

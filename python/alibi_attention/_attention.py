@@ -8,8 +8,8 @@ import numpy as np
 
 from . import _core
 from ._kind import is_torch, refuse_other_kinds, torch_operator
-from ._numpy import bits_of, empty_like, offsets_of
-from ._options import EVERYWHERE, Window, check_axes, refuse_scale, window_of
+from ._numpy import empty_like
+from ._options import EVERYWHERE, Window, check_axes, offsets_of, window_of
 from ._padding import padded_attention
 
 _FLOAT32 = np.dtype(np.float32)
@@ -72,6 +72,8 @@ def attention(
     Returns (batch, queries, heads, head_dim), contiguous: a tensor for tensors, else a NumPy array. A query without
     visible keys gives zeros. Results have the same bits at any number of threads.
     """
+    if return_lse is not True and return_lse is not False:
+        return_lse = _core.flag("attention", "return_lse", return_lse)
     if key_padding_mask is not None:
         return padded_attention(attention, q, k, v, key_padding_mask, {
             "alibi_slopes": alibi_slopes, "causal": causal, "window_size": window_size, "softmax_scale": softmax_scale,
@@ -88,12 +90,12 @@ def attention(
     window = after = 0
     if window_size is not EVERYWHERE:
         causal, window, after = window_of(causal, window_size)
-    if softmax_scale is not None and softmax_scale == 0:
-        refuse_scale()
     if dropout_seed is None:
-        dropout_seed = int(np.random.randint(1 << 62)) if dropout_p else 0
+        draws = (type(dropout_p) is not float or dropout_p) and _core.real("attention", "dropout_p", dropout_p)
+        dropout_seed = int(np.random.randint(1 << 62)) if draws else 0
     if cu_seqlens_q is not None or cu_seqlens_k is not None:
-        cu_seqlens_q, cu_seqlens_k = offsets_of(cu_seqlens_q), offsets_of(cu_seqlens_k)
+        cu_seqlens_q = offsets_of("attention", "cu_seqlens_q", cu_seqlens_q)
+        cu_seqlens_k = offsets_of("attention", "cu_seqlens_k", cu_seqlens_k)
     options = (alibi_slopes, alibi_slopes_after, causal, window, softmax_scale, dropout_p, dropout_seed, query_offset,
                cu_seqlens_q, cu_seqlens_k, tolerance, after, softcap)  # fmt: skip
     lse = None
@@ -103,11 +105,9 @@ def attention(
             lse = np.empty((q.shape[0], q.shape[2], q.shape[1]), np.float32)
         if plain and q.dtype is _FLOAT32:
             out = _empty(q.shape, _FLOAT32)
-            _attention(q, k, v, out, lse, None, None, options, False)
         else:
             out = empty_like(q)
-            bits = out.dtype != _FLOAT32
-            _attention(bits_of(q), bits_of(k), bits_of(v), bits_of(out), lse, None, None, options, bits)
+        _attention(q, k, v, out, lse, None, None, options)
     except (AttributeError, TypeError):
         refuse_other_kinds("attention", q=q, k=k, v=v)
         raise

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from . import _core
-from ._kind import is_torch, torch_operator
-from ._numpy import bits_of, is_bfloat16
+from ._kind import is_torch, refuse_other_kinds, torch_operator
 
 
 class KvCache:
@@ -21,14 +20,15 @@ class KvCache:
 
     def __init__(self, batch: int, kv_heads: int, head_dim: int, dtype: str = "float32") -> None:
         self._core = _core.KvCache(batch, kv_heads, head_dim, dtype)
-        self._shape = (batch, kv_heads, head_dim)
+        self._shape = (int(batch), int(kv_heads), int(head_dim))
         self.dtype = dtype
 
     def append(self, k: Any, v: Any) -> None:
         """k and v (batch, new, kv_heads, head_dim), float32, bfloat16 or float16; rounded to the type of the cache."""
+        refuse_other_kinds("kv_cache", k=k, v=v)
         if is_torch(k):
-            torch_operator().refuse_gradients("kv_cache", k, v)
-        self._core.append(bits_of(k), bits_of(v), is_bfloat16(k) or is_bfloat16(v))
+            torch_operator().refuse_derivatives("kv_cache", k=k, v=v)
+        self._core.append(k, v)
 
     def truncate(self, length: int) -> None:
         """Removes all but the first `length` keys."""

@@ -31,6 +31,18 @@ def is_torch(array: Any) -> bool:
     return torch is not None and isinstance(array, torch.Tensor)
 
 
+def as_array(given: Any) -> np.ndarray[Any, Any]:
+    """A NumPy array of a tensor, an array or a list; one of objects, without axes, of what is none of these."""
+    try:
+        if not is_torch(given):
+            return np.asarray(given)
+        given = given if given.device.type == "cpu" else given.cpu()
+        # Within the transforms of torch.func, a tensor that is not transformed gives its memory by DLPack alone.
+        return np.from_dlpack(given) if torch_operator().transformed() else np.asarray(given)
+    except Exception:
+        return np.empty((), object)
+
+
 def refuse_other_kinds(operation: str, **arrays: Any) -> None:
     """Raises UsageError for the first of these that is not an array of the kind that the first one is."""
     names = list(arrays)

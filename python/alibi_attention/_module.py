@@ -10,8 +10,13 @@ from torch import Tensor, nn
 from . import _core
 from ._attention import attention
 from ._cache import KvCache
-from ._options import EVERYWHERE, Window
+from ._options import EVERYWHERE, Window, window_of
 from ._torch import attention_decode
+
+
+def _as_mask(given: Any, device: torch.device) -> Tensor:
+    """A copy of what is no tensor: the backward pass reads it again."""
+    return given.to(device) if isinstance(given, Tensor) else torch.tensor(given, device=device)
 
 
 class AlibiAttention(nn.Module):
@@ -50,8 +55,17 @@ class AlibiAttention(nn.Module):
         tolerance: float = 0.0,
     ) -> None:
         super().__init__()
-        kv_heads = num_heads if kv_heads is None else kv_heads
-        if num_heads < 1 or kv_heads < 1 or embed_dim % num_heads or num_heads % kv_heads:
+        name = "AlibiAttention"
+        embed_dim, num_heads = _core.integer(name, "embed_dim", embed_dim), _core.integer(name, "num_heads", num_heads)
+        kv_heads = num_heads if kv_heads is None else _core.integer(name, "kv_heads", kv_heads)
+        bias, causal = _core.flag(name, "bias", bias), _core.flag(name, "causal", causal)
+        learned_slopes = _core.flag(name, "learned_slopes", learned_slopes)
+        dropout, tolerance = _core.real(name, "dropout", dropout), _core.real(name, "tolerance", tolerance)
+        window_of(causal, window_size)
+        for given, share in (("dropout", dropout), ("tolerance", tolerance)):
+            if not 0 <= share < 1:
+                raise _core.UsageError(f"[AlibiAttention] {given} is {share}, expected 0 <= {given} < 1")
+        if min(embed_dim, num_heads, kv_heads) < 1 or embed_dim % num_heads or num_heads % kv_heads:
             raise _core.UsageError(
                 f"[AlibiAttention] embed_dim {embed_dim}, num_heads {num_heads}, kv_heads {kv_heads}: expected heads "
                 "that divide embed_dim, and kv_heads that divide them"
@@ -61,8 +75,16 @@ class AlibiAttention(nn.Module):
         self.causal, self.window_size, self.dropout, self.tolerance = causal, window_size, dropout, tolerance
         self.qkv = nn.Linear(embed_dim, (num_heads + 2 * kv_heads) * self.head_dim, bias=bias)
         self.out = nn.Linear(embed_dim, embed_dim, bias=bias)
-        self._slopes = torch.tensor(_core.slopes(num_heads, 8.0), dtype=torch.float32)
-        self.log_slopes = nn.Parameter(self._slopes.log()) if learned_slopes else None
+        # On the CPU also if the module is made on 'meta' and gets its memory later: nothing would fill them again.
+        self._slopes = torch.tensor(_core.slopes(num_heads, 8.0), dtype=torch.float32, device="cpu")
+        self.log_slopes = nn.Parameter(torch.empty(num_heads)) if learned_slopes else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Sets the parameters of this module itself, as FSDP asks of modules that were made on 'meta'."""
+        if self.log_slopes is not None:
+            with torch.no_grad():
+                self.log_slopes.copy_(self._slopes.log())
 
     @property
     def slopes(self) -> Tensor:
@@ -95,12 +117,14 @@ class AlibiAttention(nn.Module):
                             cu_seqlens_q=cu_seqlens, cu_seqlens_k=cu_seqlens,
                             key_padding_mask=key_padding_mask)  # fmt: skip
         else:
+            if not isinstance(cache, KvCache):
+                raise TypeError(f"[AlibiAttention] cache is a {type(cache).__name__}, expected a KvCache")
             cache.append(k, v)
             out = attention_decode(q, cache._core, self.slopes, self.causal, self.window_size, None, None, None,
                                    self.tolerance, False)  # fmt: skip
         result: Tensor = self.out(out.reshape(batch, length, self.embed_dim))
         if key_padding_mask is not None:  # the projection may have a bias
-            result = result.masked_fill(torch.as_tensor(key_padding_mask, device=result.device)[..., None], 0)
+            result = result.masked_fill(_as_mask(key_padding_mask, result.device)[..., None], 0)
         return result
 
     def extra_repr(self) -> str:

@@ -7,24 +7,11 @@ from typing import Any
 import numpy as np
 
 from . import _core
+from ._kind import refuse_other_kinds
 from ._options import Window, check_axes, options
 
 _FLOAT32 = np.dtype(np.float32)
-_core.set_numpy(np.ndarray, _FLOAT32, np.dtype(np.float16), np.dtype(np.int32), np.dtype(np.uint16), np.ones((2, 3), np.float32))
-
-
-def is_bfloat16(array: Any) -> bool:
-    """Of the package ml_dtypes: NumPy has no such type of its own."""
-    return isinstance(array, np.ndarray) and array.dtype.name == "bfloat16"
-
-
-def bits_of(array: Any) -> Any:
-    """bfloat16 as NumPy can hand it on."""
-    return array.view(np.uint16) if is_bfloat16(array) else array
-
-
-def offsets_of(given: Any) -> Any:
-    return None if given is None else np.ascontiguousarray(given, np.int32)
+_core.set_numpy(np.ndarray, _FLOAT32, np.dtype(np.float16), np.dtype(np.int32), np.ones((2, 3), np.float32))
 
 
 def empty_like(q: Any) -> np.ndarray[Any, Any]:
@@ -48,18 +35,19 @@ def attention_decode(
     return_lse: bool,
     softcap: float = 0.0,
 ) -> Any:
+    refuse_other_kinds("attention_decode", q=q)
     check_axes(q.shape)
     given = options(alibi_slopes, alibi_slopes_after, causal, window_size, softmax_scale, query_offset, tolerance,
                     softcap)  # fmt: skip
     out = empty_like(q)
     lse = np.empty((q.shape[0], q.shape[2], q.shape[1]), np.float32) if return_lse else None
-    _core.attention_decode(bits_of(q), cache, bits_of(out), lse, given, is_bfloat16(q))
+    _core.attention_decode(q, cache, out, lse, given)
     return (out, lse) if return_lse else out
 
 
 def merge_attention(out_a: Any, lse_a: Any, out_b: Any, lse_b: Any) -> Any:
-    out = empty_like(out_a)
-    lse = np.empty(lse_a.shape, np.float32)
-    _core.merge_attention(bits_of(out_a), np.ascontiguousarray(lse_a), bits_of(out_b), np.ascontiguousarray(lse_b),
-                          bits_of(out), lse, is_bfloat16(out_a))  # fmt: skip
+    refuse_other_kinds("merge_attention", out_a=out_a, lse_a=lse_a, out_b=out_b, lse_b=lse_b)
+    lse_a, lse_b = (x if isinstance(x, np.ndarray) else np.from_dlpack(x) for x in (lse_a, lse_b))
+    out, lse = empty_like(out_a), np.empty(lse_a.shape, np.float32)
+    _core.merge_attention(out_a, np.ascontiguousarray(lse_a), out_b, np.ascontiguousarray(lse_b), out, lse)
     return out, lse

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ._core import UsageError
-from ._kind import is_torch, refuse_other_kinds
+from ._core import UsageError, integer
+from ._kind import as_array, is_torch, refuse_other_kinds
 
 Bools = np.ndarray[Any, np.dtype[np.bool_]]
 
@@ -25,7 +25,7 @@ def padding_of(attention_mask: Any, operation: str) -> Bools:
 
 def tokens_of(mask: Any, shape: tuple[int, ...], operation: str, name: str = "key_padding_mask") -> Bools:
     """(batch, keys): True where a token is, that is, where the mask has no padding. Each row holds one run of them."""
-    padding = np.asarray(mask.cpu() if is_torch(mask) else mask)
+    padding = as_array(mask)
     if padding.dtype != np.bool_:
         raise UsageError(
             f"[{operation}] key_padding_mask is {padding.dtype}, expected bool, True where there is padding; of an "
@@ -59,15 +59,17 @@ def padded_attention(attention: Callable[..., Any], q: Any, k: Any, v: Any, mask
     batch, queries, heads, head_dim = q.shape
     keys = k.shape[1]
     tokens = tokens_of(mask, (batch, keys), "attention")
-    if queries > keys or given["query_offset"] not in (None, keys - queries):
+    offset = given["query_offset"]
+    if queries > keys or (offset is not None and integer("attention", "query_offset", offset) != keys - queries):
         raise UsageError(f"[attention] key_padding_mask with {queries} queries, {keys} keys and query_offset "
                          f"{given['query_offset']}: expected the queries to be the last rows")  # fmt: skip
     if given["cu_seqlens_q"] is not None or given["cu_seqlens_k"] is not None:
         raise UsageError("[attention] key_padding_mask and cu_seqlens are both given, expected one of them")
     for name in ("alibi_slopes", "alibi_slopes_after"):
-        if given[name] is not None and np.ndim(given[name]) != 1:
-            raise UsageError(f"[attention] {name} has {np.ndim(given[name])} axes, expected (heads,) beside a "
-                             "key_padding_mask")  # fmt: skip
+        slopes = given[name]
+        shape = () if slopes is None else tuple((slopes if is_torch(slopes) else as_array(slopes)).shape)
+        if slopes is not None and len(shape) != 1:
+            raise UsageError(f"[attention] {name} has shape {shape}, expected (heads,) beside a key_padding_mask")
     asking = tokens[:, keys - queries :]
     query_rows, key_rows = (np.flatnonzero(rows) for rows in (asking, tokens))
     given = {**given, "query_offset": None, "cu_seqlens_q": _offsets(asking), "cu_seqlens_k": _offsets(tokens)}

@@ -9,19 +9,20 @@ import numpy as np
 
 from . import _core
 from ._core import UsageError
-from ._kind import is_torch, refuse_other_kinds, torch_operator
-from ._numpy import bits_of, empty_like, is_bfloat16, offsets_of
-from ._options import Window, options
+from ._kind import as_array, is_torch, refuse_other_kinds, torch_operator
+from ._numpy import empty_like
+from ._options import Window, offsets_of, options
 
 Ints = np.ndarray[Any, np.dtype[np.int32]]
 
 
 def _ints(operation: str, name: str, given: Any, axes: int) -> Ints:
-    found = np.asarray(given)
-    if found.ndim != axes or not np.issubdtype(found.dtype, np.integer):
+    found = as_array(given)
+    if found.ndim != axes or found.dtype.kind not in "iu":
         expected = "(batch,)" if axes == 1 else "(sequences, pages of a sequence)"
         raise UsageError(f"[{operation}] {name} is {found.dtype} of shape {found.shape}, expected int32 {expected}")
-    return np.ascontiguousarray(found, np.int32)
+    limits = np.iinfo(np.int32)  # no number of rows or pages is that large
+    return np.ascontiguousarray(np.clip(found, limits.min, limits.max), np.int32)
 
 
 def table_of(operation: str, block_table: Any) -> Ints:
@@ -35,25 +36,22 @@ def check_cache(operation: str, q: Any, k_cache: Any, v_cache: Any, **new: Any) 
         if len(cache.shape) != 4 or tuple(cache.shape) != tuple(k_cache.shape):
             raise UsageError(f"[{operation}] {name} has shape {tuple(cache.shape)}, expected (entries or pages, rows, "
                              "kv_heads, head_dim), the same for k_cache and v_cache")  # fmt: skip
+    for name, rows in new.items():
+        if len(rows.shape) != 4:
+            raise UsageError(f"[{operation}] {name} has shape {tuple(rows.shape)}, expected (batch, new, kv_heads, head_dim)")
 
 
 class Cache:
     """Where the keys of each batch entry are. A cache without pages has one page for each entry."""
 
-    def __init__(self, operation: str, table: Ints, lengths: Ints, leftpad: Ints | None) -> None:
-        self.operation, self.table, self.lengths, self.leftpad = operation, table, lengths, leftpad
-
-    def append(self, k: Any, v: Any, k_cache: Any, v_cache: Any) -> None:
-        if is_torch(k):
-            torch_operator().refuse_gradients(self.operation, k, v, k_cache, v_cache)
-        bits = is_bfloat16(k)
-        _core.append_keys(bits_of(k), bits_of(v), self.lengths, self.table, bits_of(k_cache), bits_of(v_cache), bits)
-        self.lengths = self.lengths + np.int32(k.shape[1])
+    def __init__(self, table: Ints, lengths: Ints, leftpad: Ints | None) -> None:
+        self.table, self.lengths, self.leftpad = table, lengths, leftpad
 
 
 def cache_of(
-    operation: str, q: Any, k_cache: Any, cache_seqlens: Any, cache_batch_idx: Any, cache_leftpad: Any, block_table: Any
-) -> Cache:
+    operation: str, q: Any, k_cache: Any, cache_seqlens: Any, cache_batch_idx: Any, cache_leftpad: Any, block_table: Any,
+    appends: bool,
+) -> Cache:  # fmt: skip
     if len(q.shape) != 4:
         raise UsageError(f"[{operation}] q has shape {tuple(q.shape)}, expected (batch, queries, heads, head_dim)")
     batch, entries, rows = q.shape[0], k_cache.shape[0], k_cache.shape[1]
@@ -65,14 +63,19 @@ def cache_of(
         rows *= table.shape[1]
     elif cache_batch_idx is not None:
         table = _ints(operation, "cache_batch_idx", cache_batch_idx, 1)[:, None]
+        if appends and len(np.unique(table)) < len(table):
+            raise UsageError(f"[{operation}] cache_batch_idx is {table[:, 0].tolist()}, expected a different entry of the "
+                             "cache for the new keys of each batch entry")  # fmt: skip
     else:
         table = np.arange(batch, dtype=np.int32)[:, None]
     if table.shape[0] != batch or (block_table is None and not (table >= 0).all() & (table < entries).all()):
         name = "block_table" if block_table is not None else "cache_batch_idx" if cache_batch_idx is not None else "k_cache"
         raise UsageError(f"[{operation}] {name} has {entries if name == 'k_cache' else table.shape[0]} entries, expected {batch}"
                          f", one for each batch entry, within the {entries} of k_cache")  # fmt: skip
-    if cache_seqlens is None or np.ndim(cache_seqlens) == 0:
-        lengths = np.full(batch, rows if cache_seqlens is None else int(cache_seqlens), np.int32)
+    if cache_seqlens is None:
+        lengths = np.full(batch, rows, np.int32)
+    elif hasattr(cache_seqlens, "__index__") and not getattr(cache_seqlens, "shape", ()):
+        lengths = np.full(batch, min(max(_core.integer(operation, "cache_seqlens", cache_seqlens), -1), 2**31 - 1), np.int32)
     else:
         lengths = _ints(operation, "cache_seqlens", cache_seqlens, 1)
     if lengths.shape != (batch,) or (lengths < 0).any() or (block_table is None and (lengths > rows).any()):
@@ -81,7 +84,7 @@ def cache_of(
     if leftpad is not None and (leftpad.shape != (batch,) or (leftpad < 0).any() or (leftpad > lengths).any()):
         raise UsageError(f"[{operation}] cache_leftpad is {leftpad.tolist()}, expected {batch} numbers from 0 to cache_seqlens, "
                          f"{lengths.tolist()}")  # fmt: skip
-    return Cache(operation, np.ascontiguousarray(table), lengths, leftpad)
+    return Cache(np.ascontiguousarray(table), lengths, leftpad)
 
 
 def paged_attention(
@@ -100,33 +103,42 @@ def paged_attention(
     return_lse: bool,
     cu_seqlens_q: Any = None,
     cu_seqlens_k: Any = None,
+    added: tuple[Any, Any] | None = None,
 ) -> tuple[Any, Any]:
-    """(out, lse or None)"""
+    """(out, lse or None). `added` are new keys and values, which are written behind the `lengths` first."""
     shape = (q.shape[0], q.shape[2], q.shape[1])
+    new = None
+    if added is not None and lengths is not None:
+        new = (*added, lengths)
+        lengths = np.clip(lengths.astype(np.int64) + added[0].shape[1], 0, 2**31 - 1).astype(np.int32)
     given = options(alibi_slopes, None, causal, window_size, softmax_scale, None, 0.0, softcap,
-                    offsets_of(cu_seqlens_q), offsets_of(cu_seqlens_k))  # fmt: skip
+                    offsets_of(operation, "cu_seqlens_q", cu_seqlens_q),
+                    offsets_of(operation, "cu_seqlens_k", cu_seqlens_k))  # fmt: skip
     if not is_torch(q):
         out = empty_like(q)
         lse = np.empty(shape, np.float32) if return_lse else None
-        _core.attention_paged(bits_of(q), bits_of(k_cache), bits_of(v_cache), bits_of(out), lse, given, table, lengths,
-                              leftpad, is_bfloat16(q), operation)  # fmt: skip
+        _core.attention_paged(q, k_cache, v_cache, out, lse, given, table, lengths, leftpad, new, operation)
         return out, lse
     torch = sys.modules["torch"]  # q is one of its tensors
+    if new is not None:
+        torch_operator().refuse_derivatives(operation, k=new[0], v=new[1], k_cache=k_cache, v_cache=v_cache)
+    torch_operator().refuse_forward_mode(operation, q=q, k_cache=k_cache, v_cache=v_cache)
     torch_operator()._follow_threads()
     if q.stride(-1) != 1:
         q = q.contiguous()
     out = torch.empty(q.shape, dtype=q.dtype)
     lse = torch.empty(shape, dtype=torch.float32) if return_lse else None
     with torch.no_grad():
-        _core.attention_paged(q.detach(), k_cache.detach(), v_cache.detach(), out, lse, given, table, lengths, leftpad,
-                              False, operation)  # fmt: skip
+        _core.attention_paged(q.detach(), k_cache.detach(), v_cache.detach(), out, lse, given, table, lengths, leftpad, new,
+                              operation)  # fmt: skip
     return torch_operator().without_gradient(operation, out, q, k_cache, v_cache), lse
 
 
 def rotated(operation: str, x: Any, cos: Any, sin: Any, first: Ints, interleaved: bool, one_position: bool) -> Any:
     """x (batch, length, heads, head_dim) with its first elements rotated, in float32, by the angles of the positions from
     first[b] on, or of first[b] alone."""
-    half = cos.shape[-1]
+    refuse_other_kinds(operation, **{"q or k": x, "rotary_cos": cos, "rotary_sin": sin})
+    half = cos.shape[-1] if len(cos.shape) else 0
     positions = first[:, None] + (np.zeros if one_position else np.arange)(x.shape[1], dtype=np.int64)
     if len(cos.shape) != 2 or tuple(sin.shape) != tuple(cos.shape) or 2 * half > x.shape[3]:
         raise UsageError(f"[{operation}] rotary_cos has shape {tuple(cos.shape)} and rotary_sin {tuple(sin.shape)}, expected "

@@ -8,22 +8,82 @@ import numpy as np
 
 from . import _core
 from ._kind import is_torch, refuse_other_kinds
-from ._numpy import bits_of, empty_like, is_bfloat16, offsets_of
-from ._options import check_axes, refuse_scale
+from ._numpy import empty_like
+from ._options import check_axes, flag_of, offsets_of
 
 
-def _points(given: Any) -> Any:
-    """Contiguous (batch or 1, length, dims) of float32 or int32."""
-    if given is None:
+def relative(library: Any, points: Any, others: Any, starts: tuple[Any, Any] | None, leading: int) -> tuple[Any, Any]:
+    """Points of 64 bits relative to the first point of their sequence that is used, as float32, which could not hold them
+    as they are (a time in milliseconds since 1970). Distances stay the same. `others`, of the keys, may be None.
+
+    library   numpy or torch: one rule for arrays and tensors
+    starts    offsets of packed sequences, of queries and keys
+    """
+    wide = (library.int64, library.float64, *(getattr(library, name) for name in ("uint32", "uint64") if hasattr(library, name)))
+    given = points if others is None else others
+    if given.shape[2] != points.shape[2]:
+        raise _core.UsageError(f"[attention_positions] positions_k has {given.shape[2]} dimensions and positions_q "
+                               f"{points.shape[2]}, expected equal numbers")  # fmt: skip
+    if points.dtype not in wide and given.dtype not in wide and points.dtype == given.dtype:
+        return points, others
+    if points.shape[1] == 0:
+        return _single(library, points), None if others is None else _single(library, others)
+    last = points.shape[1] - 1
+    if starts is None:
+        first = points[:, min(leading, last)][:, None]
+        if first.shape[0] != given.shape[0]:
+            first = first[:1]
+        origins: tuple[Any, ...] = (first, first)
+    else:
+        of_sequence = points[:, (starts[0] + leading).clip(0, last)]
+        origins = tuple(of_sequence[:, _sequence_of(library, at, x.shape[1])] for at, x in zip(starts, (points, given)))
+    found = [_difference(library, x, origin) for x, origin in zip((points, others), origins) if x is not None]
+    return found[0], found[1] if others is not None else None
+
+
+def _sequence_of(library: Any, starts: Any, rows: int) -> Any:
+    """The number of the sequence of each row."""
+    found = library.searchsorted(starts, library.arange(rows), side="right") - 1
+    return found.clip(0, max(starts.shape[0] - 2, 0))
+
+
+def _single(library: Any, x: Any) -> Any:
+    return x.astype(np.float32) if library is np else x.float()
+
+
+def _double(library: Any, x: Any) -> Any:
+    return x.astype(np.float64) if library is np else x.double()
+
+
+def _difference(library: Any, x: Any, origin: Any) -> Any:
+    """x - origin, exact for integers unless it is beyond 64 bits."""
+    origin = library.nan_to_num(origin, nan=0.0, posinf=0.0, neginf=0.0)
+    difference = _double(library, x) - _double(library, origin)
+    integer = [str(y.dtype).removeprefix("torch.").startswith(("int", "uint")) for y in (x, origin)]
+    if not all(integer):
+        return _single(library, difference)
+    as_long = (lambda y: y.astype(np.int64)) if library is np else (lambda y: y.long())
+    exact = as_long(x) - as_long(origin)  # modulo 2^64
+    return _single(library, library.where(abs(difference) < 2.0**62, _double(library, exact), difference))
+
+
+def points_of(name: str, given: Any) -> Any:
+    """(batch or 1, length, dims)"""
+    if given is None and name == "positions_k":
         return None
-    array = np.asarray(given)
-    if array.dtype.kind in "iu" and array.dtype != np.int32:
-        limits = np.iinfo(np.int32)
-        if array.size and not (limits.min <= array.min() and array.max() <= limits.max):
-            array = array.astype(np.float32)
-    wanted = np.int32 if array.dtype.kind in "iu" else np.float32
-    array = np.ascontiguousarray(array, wanted)
+    try:
+        array = np.asarray(given)
+    except Exception:
+        array = np.empty((), object)
+    if array.dtype.kind not in "iuf" or array.dtype.itemsize > 8 or array.ndim not in (2, 3):
+        raise _core.UsageError(f"[attention_positions] {name} is {array.dtype} of shape {array.shape}, expected numbers, "
+                               "(batch or 1, length, 1 to 3) or (length, 1 to 3)")  # fmt: skip
     return array[None] if array.ndim == 2 else array
+
+
+def _narrow(array: Any) -> Any:
+    """Contiguous, float32 or int32."""
+    return None if array is None else np.ascontiguousarray(array, np.int32 if array.dtype.kind in "iu" else np.float32)
 
 
 def attention_positions(
@@ -51,8 +111,9 @@ def attention_positions(
 
     q                   (batch, queries, heads, head_dim), float32 or bfloat16
     k, v                (batch, keys, kv_heads, head_dim), same type as q; heads is a multiple of kv_heads
-    positions_q, _k     (batch or 1, length, 1 to 3) or (length, 1 to 3): a point for each row, integers or floats, which
-                        become int32 and float32; positions_k None: those of the queries
+    positions_q, _k     (batch or 1, length, 1 to 3) or (length, 1 to 3): a point for each row, integers or floats;
+                        positions_k None: those of the queries. Points of 64 bits, such as times in milliseconds, become
+                        float32 after the first point of their sequence was subtracted.
     alibi_slopes        (heads,) or (sequences, heads), float32, >= 0; None: no bias. A PyTorch tensor gets a gradient.
     distance            "euclidean", or "manhattan": the sum of the magnitudes of the differences
     leading             the first `leading` tokens of each sequence, such as CLS, have no bias, neither as queries nor as
@@ -68,8 +129,7 @@ def attention_positions(
     Returns (batch, queries, heads, head_dim), contiguous: a tensor for tensors, else a NumPy array. Padded queries give
     zeros. Results have the same bits at any number of threads. Positions have no gradient.
     """
-    if softmax_scale is not None and softmax_scale == 0:
-        refuse_scale()
+    return_lse = flag_of("attention_positions", "return_lse", return_lse)
     if is_torch(q):
         from . import _positions_torch
 
@@ -78,11 +138,15 @@ def attention_positions(
             cu_seqlens_k, seqused_q, seqused_k, tolerance, return_lse)  # fmt: skip
     refuse_other_kinds("attention_positions", q=q, k=k, v=v)
     check_axes(q.shape)
-    options = (alibi_slopes, str(distance), int(leading), float(softmax_scale or 0), float(tolerance),
-               offsets_of(cu_seqlens_q), offsets_of(cu_seqlens_k), offsets_of(seqused_q),
-               offsets_of(seqused_k))  # fmt: skip
+    lengths = [offsets_of("attention_positions", name, given) for name, given in (
+        ("cu_seqlens_q", cu_seqlens_q), ("cu_seqlens_k", cu_seqlens_k), ("seqused_q", seqused_q), ("seqused_k", seqused_k))]
+    packed = lengths[0] is not None and lengths[1] is not None and len(lengths[0]) and len(lengths[1])
+    starts = (lengths[0], lengths[1]) if packed else None
+    leading = _core.integer("attention_positions", "leading", leading)
+    points = relative(np, points_of("positions_q", positions_q), points_of("positions_k", positions_k), starts,
+                      min(max(leading, 0), 2**31))  # fmt: skip
+    options = (alibi_slopes, distance, leading, softmax_scale, tolerance, *lengths)
     out = empty_like(q)
     lse = np.empty((q.shape[0], q.shape[2], q.shape[1]), np.float32) if return_lse else None
-    _core.attention_positions(bits_of(q), bits_of(k), bits_of(v), _points(positions_q), _points(positions_k),
-                              bits_of(out), lse, None, None, options, is_bfloat16(q))  # fmt: skip
+    _core.attention_positions(q, k, v, *(_narrow(x) for x in points), out, lse, None, None, options)
     return (out, lse) if return_lse else out

@@ -8,9 +8,11 @@ import torch
 from torch import Tensor
 
 from . import _core
+from ._derivatives import check_devices, check_gradients, differentiable, keep_outputs, slopes_of, tangent_of, transformed
 from ._kind import refuse_other_kinds
 from ._options import check_axes
-from ._torch import _follow_threads, _library, _offsets, _slopes
+from ._positions import points_of, relative
+from ._torch import _follow_threads, _library, ints_as_tensor, slopes_as_tensor
 
 _OPTIONS = (
     "Tensor positions_q, Tensor? positions_k, Tensor? slopes, str distance, SymInt leading, float scale, "
@@ -27,24 +29,33 @@ _QUERY_ROWS = 48  # of a block, in the kernel
 def _outputs(q: Tensor, cu_seqlens_q: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """out, lse, and what the kernel wants to know again (AttentionPositionsState::words)."""
     batch, queries, heads = q.shape[:3]
-    sequences = batch if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
+    sequences = batch if cu_seqlens_q is None else max(cu_seqlens_q.shape[0] - 1, 0)
     words = heads * (batch * queries // _QUERY_ROWS + 2 * sequences)
     lse = q.new_empty((batch, heads, queries), dtype=torch.float32)
     return q.new_empty(q.shape), lse, torch.empty_like(lse), q.new_empty((words,), dtype=torch.int32)
 
 
 def _core_options(given: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(given[2:])
+    slopes, distance, leading, scale, *others = given[2:]
+    return (slopes, distance, leading, scale or None, *others)
 
 
 def _forward(q: Tensor, k: Tensor, v: Tensor, *given: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     _follow_threads()
     result = _outputs(q, given[7])
-    _core.attention_positions(q, k, v, given[0], given[1], *result, _core_options(given), False)
+    _core.attention_positions(q, k, v, given[0], given[1], *result, _core_options(given))
     return result
 
 
+def _check_fake(q: Tensor, k: Tensor, v: Tensor, given: Any, **others: Tensor) -> None:
+    positions_q, positions_k, slopes, _, _, _, _, *lengths = given
+    names = ("cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k")
+    check_devices("attention_positions", q, k=k, v=v, positions_q=positions_q, positions_k=positions_k, alibi_slopes=slopes,
+                  **dict(zip(names, lengths, strict=True)), **others)  # fmt: skip
+
+
 def _forward_fake(q: Tensor, k: Tensor, v: Tensor, *given: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    _check_fake(q, k, v, given)
     return _outputs(q, given[7])
 
 
@@ -71,6 +82,8 @@ def _backward(
 
 
 def _backward_fake(dout: Tensor, q: Tensor, k: Tensor, v: Tensor, *given: Any) -> tuple[Tensor, ...]:
+    out, lse, lse_low, stops, _, *options = given
+    _check_fake(q, k, v, options, dout=dout, out=out, lse=lse, lse_low=lse_low, stops=stops)
     return _gradients(q, k, v, given[7], given[4])
 
 
@@ -79,26 +92,51 @@ def _autocast(q: Tensor, k: Tensor, v: Tensor, *given: Any) -> Any:
     dtype = torch.get_autocast_dtype("cpu")
     autocast = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)
     with torch._C._ExcludeDispatchKeyGuard(autocast):
-        return _operator(q.to(dtype), k.to(dtype), v.to(dtype), *given)
+        return torch.ops.alibi.attention_positions(q.to(dtype), k.to(dtype), v.to(dtype), *given)
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     q, k, v, positions_q, positions_k, slopes, distance, leading, scale, tolerance, *lengths = inputs
-    ctx.mark_non_differentiable(*output[1:])
-    ctx.save_for_backward(q, k, v, *output, positions_q, positions_k, slopes, *lengths)
+    keep_outputs(ctx, output)
+    saved = (q, k, v, *output, positions_q, positions_k, slopes, *lengths)
+    ctx.save_for_backward(*saved)
+    ctx.save_for_forward(*saved)
     ctx.plain = (distance, leading, scale, tolerance)
 
 
-def _differentiate(ctx: Any, dout: Tensor, *_: Any) -> tuple[Any, ...]:
+def _differentiate(ctx: Any, dout: Tensor | None, dlse: Tensor | None, *_: Any) -> tuple[Any, ...]:
+    check_gradients("attention_positions", dlse)
+    if dout is None:
+        return (None,) * 14
     q, k, v, out, lse, lse_low, stops, positions_q, positions_k, slopes, *lengths = ctx.saved_tensors
     wanted = ctx.needs_input_grad[5]
-    dq, dk, dv, dslopes = torch.ops.alibi.attention_positions_backward(
+    dq, dk, dv, dslopes = _backward_operator(
         dout, q, k, v, out, lse, lse_low, stops, wanted, positions_q, positions_k, slopes, *ctx.plain, *lengths)
     return dq, dk, dv, None, None, dslopes if wanted else None, *(None,) * 8
 
 
-def _refuse_twice(ctx: Any, *_: Any) -> None:
-    raise _core.Error("[attention_positions] is not twice differentiable; call backward without create_graph=True")
+def _tangent(ctx: Any, dq: Any, dk: Any, dv: Any, dpoints_q: Any, dpoints_k: Any, dslopes: Any, *_: Any) -> tuple[Any, ...]:
+    if dpoints_q is not None or dpoints_k is not None:
+        raise _core.UsageError("[attention_positions] positions have a tangent, which they do not support")
+    q, k, v, _, _, _, _, positions_q, positions_k, slopes, cu_q, cu_k, used_q, used_k = ctx.saved_tensors
+    distance, leading, scale, _ = ctx.plain
+    of_queries, of_keys = (x.double() for x in (positions_q, positions_q if positions_k is None else positions_k))
+
+    def bias_of(entries: slice, of_q: slice, of_k: slice, first: int, last: int) -> tuple[Tensor, Tensor | None]:
+        at = of_queries[:, of_q][:, first:last, None] - of_keys[:, of_k][:, None]  # (batch or 1, queries, keys, dims)
+        metric = at.norm(dim=-1) if distance == "euclidean" else at.abs().sum(-1)
+        i = torch.arange(first, last, device=q.device)[:, None]
+        j = torch.arange(of_k.stop - of_k.start, device=q.device)
+        metric = metric.masked_fill((i < leading) | (j < leading), 0)[:, None].float()
+        seen = torch.ones((), dtype=torch.bool, device=q.device)
+        for used, row in ((used_q, i), (used_k, j)):
+            if used is not None:
+                seen = seen & (row < used[entries][:, None, None, None])
+        bias = q.new_zeros((), dtype=torch.float32) if slopes is None else -slopes_of(slopes, entries) * metric
+        dbias = None if dslopes is None else -slopes_of(dslopes, entries) * metric
+        return torch.where(seen, bias, float("-inf")), dbias
+
+    return tangent_of((q, k, v), (dq, dk, dv), cu_q, cu_k, scale, 0.0, bias_of)
 
 
 _library.impl("attention_positions", _forward, "CPU")
@@ -106,22 +144,28 @@ _library.impl("attention_positions_backward", _backward, "CPU")
 _library.impl("attention_positions", _autocast, "AutocastCPU")
 torch.library.register_fake("alibi::attention_positions", _forward_fake, lib=_library)
 torch.library.register_fake("alibi::attention_positions_backward", _backward_fake, lib=_library)
-torch.library.register_autograd("alibi::attention_positions", _differentiate, setup_context=_keep, lib=_library)
-torch.library.register_autograd(
-    "alibi::attention_positions_backward", _refuse_twice, setup_context=lambda ctx, inputs, output: None, lib=_library
-)
-_operator = torch.ops.alibi.attention_positions.default
+_operator, _backward_operator = differentiable(_library, "attention_positions", _keep, _differentiate, _tangent)
 
 
-def _points(given: Any) -> Tensor | None:
-    """Contiguous (batch or 1, length, dims) of float32 or int32."""
-    if given is None:
+def _points(name: str, given: Any, device: torch.device) -> Tensor | None:
+    """(batch or 1, length, dims)"""
+    if given is None and name == "positions_k":
         return None
-    points = torch.as_tensor(given)
-    if points.requires_grad:
+    if not isinstance(given, Tensor):
+        given = torch.tensor(points_of(name, given), device=device)  # a copy: the backward pass reads it again
+    if given.requires_grad:
         raise _core.UsageError("[attention_positions] positions require a gradient, which they do not have")
-    points = points.to(torch.float32 if points.is_floating_point() else torch.int32).contiguous()
-    return points[None] if points.dim() == 2 else points
+    if given.is_complex() or given.dtype is torch.bool or given.dim() not in (2, 3):
+        raise _core.UsageError(f"[attention_positions] {name} is {given.dtype} of shape {tuple(given.shape)}, expected numbers, "
+                               "(batch or 1, length, 1 to 3) or (length, 1 to 3)")  # fmt: skip
+    return given[None] if given.dim() == 2 else given
+
+
+def _narrow(points: Tensor | None) -> Tensor | None:
+    """Contiguous, float32 or int32."""
+    if points is None:
+        return None
+    return points.to(torch.float32 if points.is_floating_point() else torch.int32).contiguous()
 
 
 def attention_positions(
@@ -141,9 +185,26 @@ def attention_positions(
     tolerance: float,
     return_lse: bool,
 ) -> Any:
-    refuse_other_kinds("attention_positions", q=q, k=k, v=v)
+    operation = "attention_positions"
+    refuse_other_kinds(operation, q=q, k=k, v=v)
     check_axes(tuple(q.shape))
-    lengths = [None if given is None else _offsets(given) for given in (cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k)]
-    out, lse, _, _ = _operator(q, k, v, _points(positions_q), _points(positions_k), _slopes(alibi_slopes), distance, leading,
-                               softmax_scale or 0.0, float(tolerance), *lengths)  # fmt: skip
+    lengths = [None if given is None else ints_as_tensor(operation, name, given) for name, given in (
+        ("cu_seqlens_q", cu_seqlens_q), ("cu_seqlens_k", cu_seqlens_k), ("seqused_q", seqused_q), ("seqused_k", seqused_k))]
+    slopes = None if alibi_slopes is None else slopes_as_tensor(operation, "alibi_slopes", alibi_slopes)
+    if not torch.compiler.is_compiling():
+        _core.check_positions_options((None, distance, leading, softmax_scale, tolerance, None, None, None, None))
+        leading = int(leading)
+        if transformed() and torch.is_autocast_enabled(q.device.type):
+            dtype = torch.get_autocast_dtype(q.device.type)
+            q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
+    if softmax_scale == 0:  # 0 is the operator's default
+        raise _core.UsageError(f"[{operation}] softmax_scale is 0, expected another number; None: 1 / sqrt(head_dim)")
+    starts = None
+    if lengths[0] is not None and lengths[1] is not None and lengths[0].shape[0] and lengths[1].shape[0]:
+        starts = (lengths[0], lengths[1])
+    points = relative(torch, _points("positions_q", positions_q, q.device), _points("positions_k", positions_k, q.device), starts,
+                      max(leading, 0))  # fmt: skip
+    scale = 0.0 if softmax_scale is None else float(softmax_scale)
+    out, lse, _, _ = _operator(q, k, v, *(_narrow(x) for x in points), slopes, distance, leading, scale, float(tolerance),
+                               *lengths)  # fmt: skip
     return (out, lse) if return_lse else out

@@ -13,10 +13,21 @@ from torch.autograd import forward_ad
 from torch.utils.dlpack import to_dlpack  # type: ignore[attr-defined]
 
 from . import _core, _torch_cuda
+from ._derivatives import (
+    check_devices,
+    check_gradients,
+    differentiable,
+    keep_outputs,
+    refuse_derivatives,
+    refuse_forward_mode,
+    slopes_of,
+    tangent_of,
+    transformed,
+)
 from ._kind import refuse_other_kinds
-from ._options import EVERYWHERE, Window, check_axes, options, refuse_scale, window_of
+from ._options import EVERYWHERE, Window, check_axes, floats_of, offsets_of, options, window_of
 
-_core.set_torch(Tensor, to_dlpack)
+_core.set_torch(Tensor, to_dlpack, torch.UntypedStorage)
 
 _OPTIONS = (
     "Tensor? slopes, Tensor? slopes_after, bool causal, SymInt window, float scale, float dropout_p, "
@@ -53,7 +64,7 @@ def _core_options(
     softcap: float,
 ) -> tuple[Any, ...]:
     seed = 0 if dropout_seed is None else int(dropout_seed.item())
-    return (slopes, slopes_after, causal, window, scale, dropout_p, seed, query_offset, cu_seqlens_q, cu_seqlens_k,
+    return (slopes, slopes_after, causal, window, scale or None, dropout_p, seed, query_offset, cu_seqlens_q, cu_seqlens_k,
             tolerance, window_after, softcap)  # fmt: skip
 
 
@@ -64,7 +75,7 @@ def _saved_words(q: Tensor, cu_seqlens_q: Tensor | None, tolerance: float) -> An
     if cu_seqlens_q is None:
         blocks = q.shape[0] * ((q.shape[1] + 31) // 32)
     else:
-        blocks = (q.shape[1] + 31 * (cu_seqlens_q.shape[0] - 1)) // 32
+        blocks = (q.shape[1] + 31 * max(cu_seqlens_q.shape[0] - 1, 0)) // 32
     return 2 + 2 * q.shape[2] * blocks
 
 
@@ -78,14 +89,14 @@ def _outputs(q: Tensor, cu_seqlens_q: Tensor | None, tolerance: float) -> tuple[
 def _forward(q: Tensor, k: Tensor, v: Tensor, *given: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     _follow_threads()
     result = _outputs(q, given[8], given[10])
-    _core.attention(q, k, v, *result, _core_options(*given), False)
+    _core.attention(q, k, v, *result, _core_options(*given))
     return result
 
 
 def _options_on_cuda(q: Tensor, given: tuple[Any, ...]) -> tuple[Any, ...]:
     """Of the operator's arguments after q, k and v."""
     _torch_cuda.check(q, given[5])
-    return _torch_cuda.core_options(*given[:5], *given[7:])
+    return _torch_cuda.core_options(*given[:4], given[4] or None, *given[7:])
 
 
 def _forward_cuda(q: Tensor, k: Tensor, v: Tensor, *given: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -95,7 +106,13 @@ def _forward_cuda(q: Tensor, k: Tensor, v: Tensor, *given: Any) -> tuple[Tensor,
     return result
 
 
+def _check_fake(q: Tensor, k: Tensor, v: Tensor, given: tuple[Any, ...], **others: Tensor) -> None:
+    check_devices("attention", q, k=k, v=v, alibi_slopes=given[0], alibi_slopes_after=given[1], cu_seqlens_q=given[8],
+                  cu_seqlens_k=given[9], **others)  # fmt: skip
+
+
 def _forward_fake(q: Tensor, k: Tensor, v: Tensor, *given: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    _check_fake(q, k, v, given)
     return _outputs(q, given[8], given[10])
 
 
@@ -133,6 +150,8 @@ def _backward_cuda(
 
 
 def _backward_fake(dout: Tensor, q: Tensor, k: Tensor, v: Tensor, *given: Any) -> tuple[Tensor, ...]:
+    out, lse, kernel_lse, blocks, _, *options = given
+    _check_fake(q, k, v, tuple(options), dout=dout, out=out, lse=lse, kernel_lse=kernel_lse, blocks=blocks)
     return _gradients(q, k, v, given[5], given[4])
 
 
@@ -143,7 +162,7 @@ def _autocast(device: str, key: Any) -> Any:
     def cast(q: Tensor, k: Tensor, v: Tensor, *given: Any) -> Any:
         dtype = torch.get_autocast_dtype(device)
         with torch._C._ExcludeDispatchKeyGuard(autocast):
-            return _operator(q.to(dtype), k.to(dtype), v.to(dtype), *given)
+            return torch.ops.alibi.attention(q.to(dtype), k.to(dtype), v.to(dtype), *given)
 
     return cast
 
@@ -151,25 +170,59 @@ def _autocast(device: str, key: Any) -> Any:
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     (q, k, v, slopes, slopes_after, causal, window, scale, dropout_p, seed, offset, cu_q, cu_k, tolerance, after,
      softcap) = inputs  # fmt: skip
-    ctx.mark_non_differentiable(*output[1:])
-    ctx.save_for_backward(q, k, v, *output, slopes, slopes_after, seed, cu_q, cu_k)
+    keep_outputs(ctx, output)
+    saved = (q, k, v, *output, slopes, slopes_after, seed, cu_q, cu_k)
+    ctx.save_for_backward(*saved)
+    ctx.save_for_forward(*saved)
     ctx.plain = (causal, window, scale, dropout_p, offset, tolerance, after, softcap)
 
 
-def _differentiate(ctx: Any, dout: Tensor, *_: Any) -> tuple[Any, ...]:
+def _differentiate(ctx: Any, dout: Tensor | None, dlse: Tensor | None, *_: Any) -> tuple[Any, ...]:
+    check_gradients("attention", dlse)
+    if dout is None:
+        return (None,) * 16
     q, k, v, out, lse, kernel_lse, blocks, slopes, slopes_after, seed, cu_q, cu_k = ctx.saved_tensors
     causal, window, scale, dropout_p, offset, tolerance, after, softcap = ctx.plain
     if ctx.needs_input_grad[4]:
         raise _core.UsageError("[attention] alibi_slopes_after requires a gradient, which only alibi_slopes have")
     wanted = ctx.needs_input_grad[3]
-    dq, dk, dv, dslopes = torch.ops.alibi.attention_backward(
+    dq, dk, dv, dslopes = _backward_operator(
         dout, q, k, v, out, lse, kernel_lse, blocks, wanted, slopes, slopes_after, causal, window, scale, dropout_p,
         seed, offset, cu_q, cu_k, tolerance, after, softcap)  # fmt: skip
     return dq, dk, dv, dslopes if wanted else None, *(None,) * 12
 
 
-def _refuse_twice(ctx: Any, *_: Any) -> None:
-    raise _core.Error("[attention] is not twice differentiable; call backward without create_graph=True")
+def _tangent(ctx: Any, dq: Any, dk: Any, dv: Any, dslopes: Any, dslopes_after: Any, *_: Any) -> tuple[Any, ...]:
+    q, k, v, *_, slopes, slopes_after, _, cu_q, cu_k = ctx.saved_tensors
+    causal, window, scale, dropout_p, offset, _, after, softcap = ctx.plain
+    if dropout_p:
+        raise _core.UsageError(f"[attention] dropout_p is {dropout_p}, expected 0 in forward-mode differentiation")
+    if not after:
+        after = window
+
+    def bias_of(entries: slice, of_q: slice, of_k: slice, first: int, last: int) -> tuple[Tensor, Tensor | None]:
+        keys, queries = of_k.stop - of_k.start, of_q.stop - of_q.start
+        begin = keys - queries if offset is None else offset
+        distance = torch.arange(begin + first, begin + last, device=q.device)[:, None] - torch.arange(keys, device=q.device)
+        seen = distance >= 0 if causal else distance > -after if after > 0 else torch.ones_like(distance, dtype=torch.bool)
+        if window > 0:
+            seen = seen & (distance < window)
+
+        def linear(before: Tensor, behind: Tensor | None) -> Tensor:
+            at = -slopes_of(before, entries) * distance.abs()
+            return at if behind is None else torch.where(
+                distance < 0, -slopes_of(behind, entries) * distance.clamp(max=-1).abs(), at)  # fmt: skip
+
+        bias, dbias = q.new_zeros((), dtype=torch.float32), None
+        if slopes is not None:
+            bias = linear(slopes, slopes_after)
+            if dslopes is not None or dslopes_after is not None:
+                there = torch.zeros_like(slopes) if dslopes is None else dslopes
+                beyond = torch.zeros_like(slopes_after) if dslopes_after is None and slopes_after is not None else dslopes_after
+                dbias = linear(there, beyond)
+        return bias.masked_fill(~seen, float("-inf")), dbias
+
+    return tangent_of((q, k, v), (dq, dk, dv), cu_q, cu_k, scale, softcap, bias_of)
 
 
 _library.impl("attention", _forward, "CPU")
@@ -180,11 +233,7 @@ _library.impl("attention", _autocast("cpu", torch._C.DispatchKey.AutocastCPU), "
 _library.impl("attention", _autocast("cuda", torch._C.DispatchKey.AutocastCUDA), "AutocastCUDA")
 torch.library.register_fake("alibi::attention", _forward_fake, lib=_library)
 torch.library.register_fake("alibi::attention_backward", _backward_fake, lib=_library)
-torch.library.register_autograd("alibi::attention", _differentiate, setup_context=_keep, lib=_library)
-torch.library.register_autograd(
-    "alibi::attention_backward", _refuse_twice, setup_context=lambda ctx, inputs, output: None, lib=_library
-)
-_operator = torch.ops.alibi.attention.default
+_operator, _backward_operator = differentiable(_library, "attention", _keep, _differentiate, _tangent)
 
 _PLAIN = (Tensor, torch.nn.Parameter)
 _STRIDED = torch.strided
@@ -214,6 +263,7 @@ def _direct(q: Tensor, k: Tensor, v: Tensor, slopes: Tensor | None, slopes_after
         return False
     return (
         type(q) in _PLAIN
+        and not q.is_meta
         and type(k) in _PLAIN
         and type(v) in _PLAIN
         and not _is_autocast_enabled("cuda" if q.is_cuda else "cpu")
@@ -224,15 +274,31 @@ def _direct(q: Tensor, k: Tensor, v: Tensor, slopes: Tensor | None, slopes_after
     )
 
 
-def _slopes(given: Any) -> Tensor | None:
-    if given is None:
-        return None
-    slopes: Tensor = given if isinstance(given, Tensor) else torch.as_tensor(given, dtype=torch.float32)
-    return slopes if slopes.dtype is torch.float32 else slopes.float()
+def slopes_as_tensor(operation: str, name: str, given: Any) -> Tensor:
+    """float32. A copy of what is no tensor: the backward pass reads it again."""
+    if not isinstance(given, Tensor):
+        if _is_compiling():
+            return torch.as_tensor(given, dtype=torch.float32).clone()
+        return torch.from_numpy(floats_of(operation, name, given))
+    if given.dtype is torch.float32:
+        return given
+    if given.is_complex() or given.dtype is torch.bool:
+        raise _core.UsageError(f"[{operation}] {name} is {given.dtype}, expected float32")
+    return given.float()
 
 
-def _offsets(given: Any) -> Tensor:
-    return torch.as_tensor(given, dtype=torch.int32)
+def ints_as_tensor(operation: str, name: str, given: Any) -> Tensor:
+    """int32, likewise a copy. Numbers beyond int32 become the largest, which no number of rows is."""
+    if not isinstance(given, Tensor):
+        if _is_compiling():
+            return torch.as_tensor(given, dtype=torch.int32).clone()
+        return torch.from_numpy(offsets_of(operation, name, given).copy())
+    if given.dtype is torch.int32:
+        return given
+    if given.is_floating_point() or given.is_complex() or given.dtype is torch.bool or given.dim() != 1:
+        raise _core.UsageError(f"[{operation}] {name} is {given.dtype} of shape {tuple(given.shape)}, expected one axis of "
+                               "integers")  # fmt: skip
+    return given.clamp(-(1 << 31), (1 << 31) - 1).int() if given.dtype is torch.int64 else given.int()
 
 
 def attention(
@@ -259,15 +325,20 @@ def attention(
         refuse_other_kinds("attention", q=q, k=k, v=v)
     if q.dim() != 4:
         check_axes(tuple(q.shape))
-    slopes = None if alibi_slopes is None else _slopes(alibi_slopes)
-    after = None if alibi_slopes_after is None else _slopes(alibi_slopes_after)
-    cu_q = None if cu_seqlens_q is None else _offsets(cu_seqlens_q)
-    cu_k = None if cu_seqlens_k is None else _offsets(cu_seqlens_k)
+    slopes = None if alibi_slopes is None else slopes_as_tensor("attention", "alibi_slopes", alibi_slopes)
+    after = None
+    if alibi_slopes_after is not None:
+        after = slopes_as_tensor("attention", "alibi_slopes_after", alibi_slopes_after)
+    cu_q = None if cu_seqlens_q is None else ints_as_tensor("attention", "cu_seqlens_q", cu_seqlens_q)
+    cu_k = None if cu_seqlens_k is None else ints_as_tensor("attention", "cu_seqlens_k", cu_seqlens_k)
     window = after_window = 0
     if window_size is not EVERYWHERE:
         causal, window, after_window = window_of(causal, window_size)
-    if softmax_scale == 0:
-        refuse_scale()
+    compiling = _is_compiling()
+    if type(dropout_p) is not float and not compiling:
+        dropout_p = _core.real("attention", "dropout_p", dropout_p)
+    if dropout_seed is not None and not compiling:
+        dropout_seed = _core.integer("attention", "dropout_seed", dropout_seed)
     if not dropout_p and _direct(q, k, v, slopes, after):
         if q.is_cuda:
             _torch_cuda.check(q, 0.0)
@@ -281,19 +352,24 @@ def attention(
                  after_window, softcap)  # fmt: skip
         out = _empty_like(q, memory_format=_CONTIGUOUS)
         lse = q.new_empty((q.shape[0], q.shape[2], q.shape[1]), dtype=torch.float32) if return_lse else None
-        _core.attention(q, k, v, out, lse, None, None, given, False)
+        _core.attention(q, k, v, out, lse, None, None, given)
         return (out, lse) if return_lse else out
+    if not compiling:
+        _core.check_options((None, None, causal, window, softmax_scale, dropout_p, 0, query_offset, None, None, tolerance,
+                             after_window, softcap))  # fmt: skip
+        query_offset = None if query_offset is None else int(query_offset)
+        if transformed() and torch.is_autocast_enabled(q.device.type):  # for the operator, its rule for autocast does this
+            dtype = torch.get_autocast_dtype(q.device.type)
+            q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
     seed = None
     if dropout_p:  # drawn here, so that a compiled or checkpointed graph draws it again
-        seed = torch.randint(1 << 62, (1,)) if dropout_seed is None else torch.tensor([dropout_seed])
-    out, lse, _, _ = _operator(q, k, v, slopes, after, bool(causal), window, softmax_scale or 0.0, float(dropout_p), seed,
+        seed = torch.randint(1 << 62, (1,), device="cpu") if dropout_seed is None else torch.tensor([dropout_seed], device="cpu")
+    if softmax_scale == 0:  # 0 is the operator's default
+        raise _core.UsageError("[attention] softmax_scale is 0, expected another number; None: 1 / sqrt(head_dim)")
+    scale = 0.0 if softmax_scale is None else float(softmax_scale)
+    out, lse, _, _ = _operator(q, k, v, slopes, after, bool(causal), window, scale, float(dropout_p), seed,
                                query_offset, cu_q, cu_k, float(tolerance), after_window, float(softcap))  # fmt: skip
     return (out, lse) if return_lse else out
-
-
-def refuse_gradients(operation: str, *tensors: Tensor) -> None:
-    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
-        raise _core.UsageError(f"[{operation}] has no gradient; call it under torch.no_grad()")
 
 
 def attention_decode(
@@ -309,14 +385,17 @@ def attention_decode(
     return_lse: bool,
     softcap: float = 0.0,
 ) -> Any:
+    operation = "attention_decode"
+    refuse_other_kinds(operation, q=q)
     check_axes(tuple(q.shape))
-    refuse_gradients("attention_decode", q)
+    refuse_derivatives(operation, q=q, alibi_slopes=alibi_slopes, alibi_slopes_after=alibi_slopes_after)
     _follow_threads()
-    given = options(_slopes(alibi_slopes), _slopes(alibi_slopes_after), causal, window_size, softmax_scale,
-                    query_offset, tolerance, softcap)  # fmt: skip
+    slopes, after = (None if x is None else slopes_as_tensor(operation, name, x)
+                     for name, x in (("alibi_slopes", alibi_slopes), ("alibi_slopes_after", alibi_slopes_after)))  # fmt: skip
+    given = options(slopes, after, causal, window_size, softmax_scale, query_offset, tolerance, softcap)
     out = q.new_empty(q.shape)
     lse = q.new_empty((q.shape[0], q.shape[2], q.shape[1]), dtype=torch.float32) if return_lse else None
-    _core.attention_decode(q, cache, out, lse, given, False)
+    _core.attention_decode(q, cache, out, lse, given)
     return (out, lse) if return_lse else out
 
 
@@ -339,8 +418,10 @@ def without_gradient(operation: str, out: Tensor, *inputs: Tensor) -> Tensor:
 
 
 def merge_attention(out_a: Tensor, lse_a: Tensor, out_b: Tensor, lse_b: Tensor) -> tuple[Tensor, Tensor]:
-    refuse_gradients("merge_attention", out_a, lse_a, out_b, lse_b)
+    tensors = {"out_a": out_a, "lse_a": lse_a, "out_b": out_b, "lse_b": lse_b}
+    refuse_other_kinds("merge_attention", **tensors)
+    refuse_derivatives("merge_attention", **tensors)
     _follow_threads()
-    out, lse = out_a.new_empty(out_a.shape), lse_a.new_empty(lse_a.shape)
-    _core.merge_attention(out_a, lse_a.contiguous(), out_b, lse_b.contiguous(), out, lse, False)
+    out, lse = out_a.new_empty(out_a.shape), lse_a.new_empty(lse_a.shape, dtype=torch.float32)
+    _core.merge_attention(out_a, lse_a.contiguous(), out_b, lse_b.contiguous(), out, lse)
     return out, lse

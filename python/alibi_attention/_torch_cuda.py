@@ -51,7 +51,7 @@ def forward(q: Tensor, k: Tensor, v: Tensor, results: tuple[Tensor | None, ...],
     """`results` are out, lse, and what the backward pass needs; all but out may be None."""
     out, lse, kernel_lse, blocks = results
     with _queue(q.device) as stream:
-        _core.attention(q, k, v, out, lse, kernel_lse, blocks, options, False, stream)
+        _core.attention(q, k, v, out, lse, kernel_lse, blocks, options, stream)
 
 
 def _aligned(x: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ constexpr const char* operation = "attention";
 /// Of an argument that may be None.
 std::optional<Array> optional_array(nb::handle object, const char* name, Device device = Device::cpu) {
   if (object.is_none()) return std::nullopt;
-  return std::optional<Array>(std::in_place, object, operation, name, false, device);
+  return std::optional<Array>(std::in_place, object, operation, name, device);
 }
 
 /// The device of a call, and its stream: None for the CPU, or a cudaStream_t as a number.
@@ -46,11 +46,10 @@ void copy_padded(Tensor& to, const Tensor& words) {
 /// Writes out; lse and what the backward pass needs only where there is an array for it. On a GPU there are arrays for
 /// all of them or for none.
 void forward(nb::handle q_in, nb::handle k_in, nb::handle v_in, nb::handle out_in, nb::handle lse_in,
-             nb::handle kernel_lse_in, nb::handle blocks_in, const nb::tuple& options_in, bool bits,
-             nb::handle stream) {
+             nb::handle kernel_lse_in, nb::handle blocks_in, const nb::tuple& options_in, nb::handle stream) {
   const Queue queue(stream);
-  const Array q(q_in, operation, "q", bits, queue.device), k(k_in, operation, "k", bits, queue.device),
-      v(v_in, operation, "v", bits, queue.device);
+  const Array q(q_in, operation, "q", queue.device), k(k_in, operation, "k", queue.device),
+      v(v_in, operation, "v", queue.device);
   Array out = Array::made_like(q.tensor, out_in, operation, "out");
   if (q.tensor.axes() != 4) {
     throw UsageError("[attention] q has shape " + to_string(q.tensor.shape()) +
@@ -77,9 +76,7 @@ void backward(nb::handle dout_in, nb::handle q_in, nb::handle k_in, nb::handle v
               nb::handle lse_in, nb::handle kernel_lse_in, nb::handle blocks_in, nb::handle dq_in, nb::handle dk_in,
               nb::handle dv_in, nb::handle dslopes_in, const nb::tuple& options_in, nb::handle stream) {
   const Queue queue(stream);
-  const auto array = [&](nb::handle object, const char* name) {
-    return Array(object, operation, name, false, queue.device);
-  };
+  const auto array = [&](nb::handle object, const char* name) { return Array(object, operation, name, queue.device); };
   const Array dout = array(dout_in, "dout"), q = array(q_in, "q"), k = array(k_in, "k"), v = array(v_in, "v"),
               out = array(out_in, "out"), lse = array(lse_in, "lse"), kernel_lse = array(kernel_lse_in, "kernel_lse"),
               blocks = array(blocks_in, "blocks");
@@ -97,12 +94,26 @@ void backward(nb::handle dout_in, nb::handle q_in, nb::handle k_in, nb::handle v
                      dv.tensor, {.dtable = nullptr, .dslopes = dslopes ? &sums : nullptr});
 }
 
-/// The forward pass over keys in pages, whose table and counts are int32 arrays or None.
+/// The forward pass over keys in pages, whose table and counts are int32 arrays or None. `added` are None, or new keys
+/// and values and the counts before them. They are written into the caches first, after all arguments were checked.
 void forward_paged(nb::handle q_in, nb::handle k_in, nb::handle v_in, nb::handle out_in, nb::handle lse_in,
                    const nb::tuple& options_in, nb::handle table_in, nb::handle used_in, nb::handle padding_in,
-                   bool bits, const char* name) {
-  const Array q(q_in, name, "q", bits), k(k_in, name, "k_cache", bits), v(v_in, name, "v_cache", bits);
+                   nb::handle added, const char* name) {
+  const bool appends = !added.is_none();
+  const auto cache = [&](nb::handle object, const char* cache_name) {
+    return appends ? Array::to_write(object, name, cache_name) : Array(object, name, cache_name);
+  };
+  const Array q(q_in, name, "q");
+  Array k = cache(k_in, "k_cache"), v = cache(v_in, "v_cache");
   const Array table(table_in, name, "block_table");
+  std::optional<Array> new_k, new_v;
+  std::vector<int32_t> lengths;
+  if (appends) {
+    const auto at = [&](Py_ssize_t i) { return nb::handle(PyTuple_GetItem(added.ptr(), i)); };
+    new_k.emplace(at(0), name, "k");
+    new_v.emplace(at(1), name, "v");
+    lengths = ints_of(at(2), name, "cache_seqlens");
+  }
   Array out = Array::made_like(q.tensor, out_in, name, "out");
   if (q.tensor.axes() != 4) {
     throw UsageError("[" + std::string(name) + "] q has shape " + to_string(q.tensor.shape()) +
@@ -114,28 +125,21 @@ void forward_paged(nb::handle q_in, nb::handle k_in, nb::handle v_in, nb::handle
   options.seqused_k = ints_of(used_in, name, "cache_seqlens");
   options.leftpad_k = ints_of(padding_in, name, "cache_leftpad");
   const nb::gil_scoped_release others_run;
+  if (appends) {
+    check_attention(q.tensor, k.tensor, v.tensor, options, out.tensor);
+    append_keys(new_k->tensor, new_v->tensor, lengths, table.tensor, k.tensor, v.tensor);
+  }
   AttentionState state;
   attention(q.tensor, k.tensor, v.tensor, options, out.tensor, lse ? &state : nullptr);
   if (lse) lse->tensor.copy_from(state.lse);
 }
 
-void append(nb::handle k_in, nb::handle v_in, nb::handle seqlens_in, nb::handle table_in, nb::handle k_cache_in,
-            nb::handle v_cache_in, bool bits) {
-  constexpr const char* appending = "append_keys";
-  const Array k(k_in, appending, "k", bits), v(v_in, appending, "v", bits);
-  const Array table(table_in, appending, "block_table");
-  Array k_cache(k_cache_in, appending, "k_cache", bits), v_cache(v_cache_in, appending, "v_cache", bits);
-  const std::vector<int32_t> seqlens = ints_of(seqlens_in, appending, "cache_seqlens");
-  const nb::gil_scoped_release others_run;
-  append_keys(k.tensor, v.tensor, seqlens, table.tensor, k_cache.tensor, v_cache.tensor);
-}
-
 void merge(nb::handle out_a_in, nb::handle lse_a_in, nb::handle out_b_in, nb::handle lse_b_in, nb::handle out_in,
-           nb::handle lse_in, bool bits) {
+           nb::handle lse_in) {
   constexpr const char* merging = "merge_attention";
-  const Array out_a(out_a_in, merging, "out_a", bits), lse_a(lse_a_in, merging, "lse_a"),
-      out_b(out_b_in, merging, "out_b", bits), lse_b(lse_b_in, merging, "lse_b");
-  Array out(out_in, merging, "out", bits), lse(lse_in, merging, "lse");
+  const Array out_a(out_a_in, merging, "out_a"), lse_a(lse_a_in, merging, "lse_a"), out_b(out_b_in, merging, "out_b"),
+      lse_b(lse_b_in, merging, "lse_b");
+  Array out(out_in, merging, "out"), lse(lse_in, merging, "lse");
   const nb::gil_scoped_release others_run;
   merge_attention(out_a.tensor, lse_a.tensor, out_b.tensor, lse_b.tensor, out.tensor, lse.tensor);
 }
@@ -144,13 +148,14 @@ void merge(nb::handle out_a_in, nb::handle lse_a_in, nb::handle out_b_in, nb::ha
 
 void bind_attention(nb::module_& m) {
   m.def("attention", forward, "q"_a, "k"_a, "v"_a, "out"_a, "lse"_a.none(), "kernel_lse"_a.none(), "blocks"_a.none(),
-        "options"_a, "bits"_a, "stream"_a = nb::none());
+        "options"_a, "stream"_a = nb::none());
   m.def("attention_backward", backward, "dout"_a, "q"_a, "k"_a, "v"_a, "out"_a, "lse"_a, "kernel_lse"_a, "blocks"_a,
         "dq"_a, "dk"_a, "dv"_a, "dslopes"_a.none(), "options"_a, "stream"_a = nb::none());
   m.def("attention_paged", forward_paged, "q"_a, "k_cache"_a, "v_cache"_a, "out"_a, "lse"_a.none(), "options"_a,
-        "block_table"_a, "seqused_k"_a.none(), "leftpad_k"_a.none(), "bits"_a, "operation"_a);
-  m.def("append_keys", append, "k"_a, "v"_a, "cache_seqlens"_a, "block_table"_a, "k_cache"_a, "v_cache"_a, "bits"_a);
-  m.def("merge_attention", merge, "out_a"_a, "lse_a"_a, "out_b"_a, "lse_b"_a, "out"_a, "lse"_a, "bits"_a);
+        "block_table"_a, "seqused_k"_a.none(), "leftpad_k"_a.none(), "added"_a.none(), "operation"_a);
+  m.def(
+      "check_options", [](const nb::tuple& options) { plain_options_of(options, operation); }, "options"_a);
+  m.def("merge_attention", merge, "out_a"_a, "lse_a"_a, "out_b"_a, "lse_b"_a, "out"_a, "lse"_a);
   m.def(
       "saved_words",
       [](int64_t batch, int64_t queries, int64_t heads, const nb::tuple& options) {

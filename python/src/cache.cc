@@ -8,6 +8,7 @@
 
 #include "alibi/error.h"
 #include "alibi/kv_cache.h"
+#include "arguments.h"
 #include "arrays.h"
 #include "bindings.h"
 #include "options.h"
@@ -17,11 +18,14 @@ namespace {
 
 using namespace nb::literals;
 
+constexpr const char* operation = "kv_cache";
+
 /// One call at a time: Python's threads run while others compute.
 class SharedCache {
  public:
-  SharedCache(int64_t batch, int64_t kv_heads, int64_t head_dim, const std::string& dtype)
-      : cache_(batch, kv_heads, head_dim, type_of(dtype)) {}
+  SharedCache(nb::handle batch, nb::handle kv_heads, nb::handle head_dim, nb::handle dtype)
+      : cache_(integer(batch, operation, "batch"), integer(kv_heads, operation, "kv_heads"),
+               integer(head_dim, operation, "head_dim"), type_of(dtype)) {}
 
   /// Calls body(cache) without the interpreter's lock.
   template <class Body>
@@ -32,12 +36,13 @@ class SharedCache {
   }
 
  private:
-  static DType type_of(const std::string& name) {
+  static DType type_of(nb::handle dtype) {
+    const std::string name = text(dtype, operation, "dtype");
     if (name == "float32") return DType::float32;
     if (name == "bfloat16") return DType::bfloat16;
     if (name == "float16") return DType::float16;
     if (name == "q8_0") return DType::q8_0;
-    throw UsageError("[kv_cache] dtype is '" + name + "', expected 'float32', 'bfloat16', 'float16' or 'q8_0'");
+    refuse_value(dtype, operation, "dtype", "'float32', 'bfloat16', 'float16' or 'q8_0'");
   }
 
   std::mutex mutex_;
@@ -45,22 +50,21 @@ class SharedCache {
 };
 
 void copy_out(SharedCache& cache, nb::handle out_in, bool keys) {
-  Array out(out_in, "kv_cache", "out");
+  Array out(out_in, operation, "out");
   cache.use([&](const KvCache& held) { out.tensor.copy_from(keys ? held.keys() : held.values()); });
 }
 
-void decode(nb::handle q_in, SharedCache& cache, nb::handle out_in, nb::handle lse_in, const nb::tuple& options_in,
-            bool bits) {
-  constexpr const char* operation = "attention_decode";
-  const Array q(q_in, operation, "q", bits);
-  Array out(out_in, operation, "out", bits);
+void decode(nb::handle q_in, SharedCache& cache, nb::handle out_in, nb::handle lse_in, const nb::tuple& options_in) {
+  constexpr const char* decoding = "attention_decode";
+  const Array q(q_in, decoding, "q");
+  Array out(out_in, decoding, "out");
   std::optional<Array> lse;
-  if (!lse_in.is_none()) lse.emplace(lse_in, operation, "lse");
+  if (!lse_in.is_none()) lse.emplace(lse_in, decoding, "lse");
   if (q.tensor.axes() != 4) {
     throw UsageError("[attention_decode] q has shape " + to_string(q.tensor.shape()) +
                      ", expected [batch, length, heads, head_dim]");
   }
-  const AttentionOptions options = options_of(options_in, operation, q.tensor.size(0), q.tensor.size(2));
+  const AttentionOptions options = options_of(options_in, decoding, q.tensor.size(0), q.tensor.size(2));
   cache.use([&](const KvCache& held) {
     AttentionState state;
     attention_decode(q.tensor, held, options, out.tensor, lse ? &state : nullptr);
@@ -72,19 +76,27 @@ void decode(nb::handle q_in, SharedCache& cache, nb::handle out_in, nb::handle l
 
 void bind_cache(nb::module_& m) {
   nb::class_<SharedCache>(m, "KvCache")
-      .def(nb::init<int64_t, int64_t, int64_t, const std::string&>(), "batch"_a, "kv_heads"_a, "head_dim"_a, "dtype"_a)
+      .def(nb::init<nb::handle, nb::handle, nb::handle, nb::handle>(), "batch"_a, "kv_heads"_a, "head_dim"_a, "dtype"_a)
       .def(
           "append",
-          [](SharedCache& cache, nb::handle k_in, nb::handle v_in, bool bits) {
-            const Array k(k_in, "kv_cache", "k", bits), v(v_in, "kv_cache", "v", bits);
+          [](SharedCache& cache, nb::handle k_in, nb::handle v_in) {
+            const Array k(k_in, operation, "k"), v(v_in, operation, "v");
             cache.use([&](KvCache& held) { held.append(k.tensor, v.tensor); });
           },
-          "k"_a, "v"_a, "bits"_a)
+          "k"_a, "v"_a)
       .def(
-          "truncate", [](SharedCache& cache, int64_t n) { cache.use([&](KvCache& held) { held.truncate(n); }); },
+          "truncate",
+          [](SharedCache& cache, nb::handle n_in) {
+            const int64_t n = integer(n_in, operation, "length");
+            cache.use([&](KvCache& held) { held.truncate(n); });
+          },
           "length"_a)
       .def(
-          "reserve", [](SharedCache& cache, int64_t n) { cache.use([&](KvCache& held) { held.reserve(n); }); },
+          "reserve",
+          [](SharedCache& cache, nb::handle n_in) {
+            const int64_t n = integer(n_in, operation, "keys");
+            cache.use([&](KvCache& held) { held.reserve(n); });
+          },
           "keys"_a)
       .def("length", [](SharedCache& cache) { return cache.use([](const KvCache& held) { return held.length(); }); })
       .def("bytes", [](SharedCache& cache) { return cache.use([](const KvCache& held) { return held.bytes(); }); })
@@ -92,7 +104,7 @@ void bind_cache(nb::module_& m) {
           "copy_keys", [](SharedCache& cache, nb::handle out) { copy_out(cache, out, true); }, "out"_a)
       .def(
           "copy_values", [](SharedCache& cache, nb::handle out) { copy_out(cache, out, false); }, "out"_a);
-  m.def("attention_decode", decode, "q"_a, "cache"_a, "out"_a, "lse"_a.none(), "options"_a, "bits"_a);
+  m.def("attention_decode", decode, "q"_a, "cache"_a, "out"_a, "lse"_a.none(), "options"_a);
 }
 
 }  // namespace alibi::python

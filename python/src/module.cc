@@ -9,6 +9,7 @@
 #include "alibi/error.h"
 #include "alibi/runtime.h"
 #include "alibi/version.h"
+#include "arguments.h"
 #include "arrays.h"
 #include "bindings.h"
 
@@ -24,12 +25,54 @@ NB_MODULE(_core, m) {
     type.attr("__module__") = "alibi_attention";
 
   m.attr("version") = std::string(alibi::version);
-  m.def("slopes", &alibi::slopes, "heads"_a, "bias_max"_a);
+  m.def(
+      "slopes",
+      [](nb::handle heads, nb::handle bias_max) {
+        const int64_t count = alibi::python::integer(heads, "slopes", "heads");
+        constexpr int64_t most = 1 << 24;
+        if (count > most) alibi::python::refuse_value(heads, "slopes", "heads", "at most 2^24");
+        return alibi::slopes(static_cast<int>(count), alibi::python::real(bias_max, "slopes", "bias_max"));
+      },
+      "heads"_a, "bias_max"_a);
   m.def("threads", &alibi::threads);
-  m.def("set_threads", &alibi::set_threads, "count"_a, nb::call_guard<nb::gil_scoped_release>());
+  m.def(
+      "set_threads",
+      [](nb::handle count) {
+        const int64_t threads = alibi::python::integer(count, "set_threads", "count");
+        constexpr int64_t most = 1024;
+        if (threads < 1 || threads > most) alibi::python::refuse_value(count, "set_threads", "count", "1 to 1024");
+        const nb::gil_scoped_release others_run;
+        alibi::set_threads(static_cast<int>(threads));
+      },
+      "count"_a);
   m.def("isa", [] { return std::string(alibi::name_of(alibi::isa())); });
-  m.def("set_numpy", &alibi::python::set_numpy, "array"_a, "float32"_a, "float16"_a, "int32"_a, "uint16"_a, "probe"_a);
-  m.def("set_torch", &alibi::python::set_torch, "tensor"_a, "to_dlpack"_a);
+  // Plain arguments: the value, or an error that names the argument.
+  m.def(
+      "integer",
+      [](const char* operation, const char* name, nb::handle value) {
+        return alibi::python::integer(value, operation, name);
+      },
+      "operation"_a, "name"_a, "value"_a.none());
+  m.def(
+      "real",
+      [](const char* operation, const char* name, nb::handle value) {
+        return alibi::python::real(value, operation, name);
+      },
+      "operation"_a, "name"_a, "value"_a.none());
+  m.def(
+      "flag",
+      [](const char* operation, const char* name, nb::handle value) {
+        return alibi::python::flag(value, operation, name);
+      },
+      "operation"_a, "name"_a, "value"_a.none());
+  m.def(
+      "text",
+      [](const char* operation, const char* name, nb::handle value) {
+        return alibi::python::text(value, operation, name);
+      },
+      "operation"_a, "name"_a, "value"_a.none());
+  m.def("set_numpy", &alibi::python::set_numpy, "array"_a, "float32"_a, "float16"_a, "int32"_a, "probe"_a);
+  m.def("set_torch", &alibi::python::set_torch, "tensor"_a, "to_dlpack"_a, "storage"_a);
   m.def("has_cuda", [] {
     try {
       alibi::Tensor::view(nullptr, {0}, alibi::DType::float32, {}, alibi::Device::cuda);

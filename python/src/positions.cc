@@ -7,8 +7,10 @@
 
 #include "alibi/attention_positions.h"
 #include "alibi/error.h"
+#include "arguments.h"
 #include "arrays.h"
 #include "bindings.h"
+#include "options.h"
 
 namespace alibi::python {
 namespace {
@@ -19,25 +21,31 @@ constexpr const char* operation = "attention_positions";
 
 /// (slopes, distance, leading, softmax_scale, tolerance, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k), as the
 /// package makes it.
-AttentionPositionsOptions options_of_positions(const nb::tuple& given) {
+AttentionPositionsOptions options_of_positions(const nb::tuple& given, int64_t batch) {
   if (given.size() != 9) throw nb::type_error("options of positions are a tuple of 9");
   AttentionPositionsOptions options;
-  if (!given[0].is_none()) {
-    const Array slopes = Array::of_floats(given[0], operation, "alibi_slopes");
-    options.alibi_slopes = floats_of(slopes.tensor, operation, "alibi_slopes");
+  const auto at = [&](size_t i) { return nb::handle(given[i]); };
+  if (!at(0).is_none()) {
+    options.alibi_slopes =
+        floats_of(Array::of_floats(at(0), operation, "alibi_slopes").tensor, operation, "alibi_slopes");
+    if (options.alibi_slopes.empty())
+      refuse_value(at(0), operation, "alibi_slopes", "a slope for each head; None: no bias");
   }
-  const auto distance = nb::cast<std::string>(given[1]);
+  const std::string distance = text(at(1), operation, "distance");
   if (distance != "euclidean" && distance != "manhattan") {
-    throw UsageError("[attention_positions] distance is '" + distance + "', expected 'euclidean' or 'manhattan'");
+    refuse_value(at(1), operation, "distance", "'euclidean' or 'manhattan'");
   }
   options.distance = distance == "manhattan" ? Distance::manhattan : Distance::euclidean;
-  options.leading = nb::cast<int64_t>(given[2]);
-  options.softmax_scale = nb::cast<float>(given[3]);
-  options.tolerance = nb::cast<float>(given[4]);
-  options.cu_seqlens_q = ints_of(given[5], operation, "cu_seqlens_q");
-  options.cu_seqlens_k = ints_of(given[6], operation, "cu_seqlens_k");
-  options.seqused_q = ints_of(given[7], operation, "seqused_q");
-  options.seqused_k = ints_of(given[8], operation, "seqused_k");
+  options.leading = integer(at(2), operation, "leading");
+  options.softmax_scale = scale_of(at(3), operation);
+  options.tolerance = single(at(4), operation, "tolerance");
+  options.cu_seqlens_q = offsets_of(at(5), operation, "cu_seqlens_q");
+  options.cu_seqlens_k = offsets_of(at(6), operation, "cu_seqlens_k");
+  const auto used = [&](size_t i, const char* name) {
+    return batch > 0 ? offsets_of(at(i), operation, name) : ints_of(at(i), operation, name);
+  };
+  options.seqused_q = used(7, "seqused_q");
+  options.seqused_k = used(8, "seqused_k");
   return options;
 }
 
@@ -59,14 +67,14 @@ struct Points {
 /// blocks and of all blocks, or zeros without lse.
 std::pair<int64_t, int64_t> forward_positions(nb::handle q_in, nb::handle k_in, nb::handle v_in, nb::handle positions_q,
                                               nb::handle positions_k, nb::handle out_in, nb::handle lse_in,
-                                              nb::handle lse_low_in, nb::handle stops_in, const nb::tuple& options_in,
-                                              bool bits) {
-  const Array q(q_in, operation, "q", bits), k(k_in, operation, "k", bits), v(v_in, operation, "v", bits);
+                                              nb::handle lse_low_in, nb::handle stops_in, const nb::tuple& options_in) {
+  const Array q(q_in, operation, "q"), k(k_in, operation, "k"), v(v_in, operation, "v");
   const Points points(positions_q, positions_k);
   Array out = Array::made_like(q.tensor, out_in, operation, "out");
   std::optional<Array> lse = optional_of(lse_in, "lse"), lse_low = optional_of(lse_low_in, "lse_low"),
                        stops = optional_of(stops_in, "stops");
-  const AttentionPositionsOptions options = options_of_positions(options_in);
+  const AttentionPositionsOptions options =
+      options_of_positions(options_in, q.tensor.axes() > 0 ? q.tensor.size(0) : 0);
   const nb::gil_scoped_release others_run;
   AttentionPositionsState state;
   if (!lse) {
@@ -90,7 +98,8 @@ void backward_positions(nb::handle dout_in, nb::handle q_in, nb::handle k_in, nb
   const Points points(positions_q, positions_k);
   Array dq(dq_in, operation, "dq"), dk(dk_in, operation, "dk"), dv(dv_in, operation, "dv");
   std::optional<Array> dslopes = optional_of(dslopes_in, "dslopes");
-  const AttentionPositionsOptions options = options_of_positions(options_in);
+  const AttentionPositionsOptions options =
+      options_of_positions(options_in, q.tensor.axes() > 0 ? q.tensor.size(0) : 0);
   const nb::gil_scoped_release others_run;
   const AttentionPositionsState state{.lse = lse.tensor, .lse_low = lse_low.tensor, .stops = stops.tensor, .stats = {}};
   Tensor sums;
@@ -103,7 +112,9 @@ void backward_positions(nb::handle dout_in, nb::handle q_in, nb::handle k_in, nb
 
 void bind_positions(nb::module_& m) {
   m.def("attention_positions", forward_positions, "q"_a, "k"_a, "v"_a, "positions_q"_a, "positions_k"_a.none(), "out"_a,
-        "lse"_a.none(), "lse_low"_a.none(), "stops"_a.none(), "options"_a, "bits"_a);
+        "lse"_a.none(), "lse_low"_a.none(), "stops"_a.none(), "options"_a);
+  m.def(
+      "check_positions_options", [](const nb::tuple& options) { options_of_positions(options, 0); }, "options"_a);
   m.def("attention_positions_backward", backward_positions, "dout"_a, "q"_a, "k"_a, "v"_a, "positions_q"_a,
         "positions_k"_a.none(), "out"_a, "lse"_a, "lse_low"_a, "stops"_a, "dq"_a, "dk"_a, "dv"_a, "dslopes"_a.none(),
         "options"_a);

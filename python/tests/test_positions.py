@@ -82,10 +82,10 @@ def test_names_what_does_not_fit():
     points = np.zeros((5, 2), np.float32)
     for change, part in [
         ({"distance": "cosine"}, "distance is 'cosine', expected 'euclidean' or 'manhattan'"),
-        ({"leading": -1}, "options.leading is -1"),
-        ({"positions_k": np.zeros((5, 2), np.float32)}, "positions.k has shape [1, 5, 2], expected [1 or 1, 6"),
-        ({}, "positions.q has shape [1, 5, 2], expected [1 or 1, 6"),
-        ({"alibi_slopes": [1.0]}, "options.alibi_slopes has 1 values"),
+        ({"leading": -1}, "leading is -1"),
+        ({"positions_k": np.zeros((5, 2), np.float32)}, "positions_k has shape [1, 5, 2], expected [1 or 1, 6"),
+        ({}, "positions_q has shape [1, 5, 2], expected [1 or 1, 6"),
+        ({"alibi_slopes": [1.0]}, "alibi_slopes has 1 values"),
     ]:
         given = {"alibi_slopes": alibi.slopes(4), **change}
         with pytest.raises(alibi.Error) as error:
@@ -183,3 +183,42 @@ def test_the_example_of_a_slide_runs():
     done = subprocess.run([sys.executable, str(example), "--tiles", "700"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "700 tiles" in done.stdout and "largest difference to float64" in done.stdout
+
+
+@pytest.mark.parametrize("kind", ["arrays", "tensors", "compiled"])
+@pytest.mark.parametrize("dtype", ["int64", "float64", "uint64", "int32 and int64"])
+def test_large_points_keep_their_distances(dtype, kind):
+    if kind != "arrays":
+        torch = pytest.importorskip("torch")
+        if dtype == "uint64":
+            pytest.skip("PyTorch has no arithmetic of uint64")
+    random, heads = np.random.default_rng(1), 4
+    q, k, v = (random.standard_normal((2, 12, heads, 16), np.float32) for _ in range(3))
+    near = random.integers(0, 1000, (2, 12, 1))
+    start = np.array([1_790_000_000_000, 5])[:, None, None]  # milliseconds since 1970; other batch entries, other times
+    times = (near + start).astype(dtype.split()[-1])
+    times[:, 0] = 0  # CLS
+    given = {"alibi_slopes": alibi.slopes(heads), "leading": 1}
+    expected = alibi.attention_positions(q, k, v, near.astype(np.float32), **given)
+    run = alibi.attention_positions
+    if kind != "arrays":
+        q, k, v, times = (torch.tensor(x) for x in (q, k, v, times))
+        given["alibi_slopes"] = torch.tensor(given["alibi_slopes"])
+    if kind == "compiled":
+        run = torch.compile(run, backend="eager", fullgraph=True)
+    others = times.copy() if kind == "arrays" else times.clone()
+    assert np.abs(np.asarray(run(q, k, v, times, **given)) - expected).max() <= 1e-5
+    assert np.abs(np.asarray(run(q, k, v, times, others, **given)) - expected).max() <= 1e-5
+    packed = {**given, "cu_seqlens_q": np.array([0, 5, 12]), "cu_seqlens_k": np.array([0, 5, 12])}
+    if kind == "compiled":
+        packed |= {x: torch.tensor(packed[x]) for x in ("cu_seqlens_q", "cu_seqlens_k")}
+    joined = times[:1] + 0
+    joined[:, 6:] = times[1:, 6:]
+    joined[:, 5:6] = 0
+    both = np.concatenate([near[:1, :6], near[1:, 6:]], 1).astype(np.float32)
+    found = run(q[:1], k[:1], v[:1], joined, **packed)
+    arrays = {name: np.asarray(x) for name, x in packed.items()}
+    straight = alibi.attention_positions(*(np.asarray(x)[:1] for x in (q, k, v)), both, **arrays)
+    assert np.abs(np.asarray(found) - straight).max() <= 1e-5
+    far = joined[:, ::-1] if kind == "arrays" else joined.flip(1)  # 56 years within a sequence: rounded, not wrapped
+    assert np.isfinite(np.asarray(run(q[:1], k[:1], v[:1], far, **given))).all()

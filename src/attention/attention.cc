@@ -34,7 +34,7 @@ void run_kernel(const char* operation, const Problem& problem, const Run& run) {
   const bool on_cpu = problem.device == Device::cpu;
   if (!on_cpu) kernels::check_supported(operation, problem);
   const Kernel* const kernel = on_cpu ? &kernels::cpu_kernel() : kernels::device_kernels().of(problem.device);
-  check(run(*kernel), "[{}] no kernel of '{}' can compute this call", operation, name_of(problem.device));
+  check_usage(run(*kernel), "[{}] no kernel of '{}' can compute this call", operation, name_of(problem.device));
 }
 
 /// Whether a query may lie outside the keys' positions while scores have a linear bias.
@@ -51,11 +51,20 @@ bool lse_needs_shift(const Problem& problem) {
 void check_lent(const Problem& problem, const AttentionState& state) {
   const Shape shape = {problem.batch, problem.heads, problem.queries};
   for (const auto& [name, lse] : {std::pair{"lse", &state.lse}, {"kernel", &core::state_of(state.kernel).lse}}) {
-    check(
+    check_usage(
         lse->shape() == shape && lse->dtype() == DType::float32 && lse->contiguous() && lse->device() == problem.device,
         "[attention] the state's {} is {} {} on '{}', expected a contiguous float32 {} on '{}'", name,
         name_of(lse->dtype()), lse->shape(), name_of(lse->device()), shape, name_of(problem.device));
   }
+}
+
+Problem checked_problem(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options,
+                        const Tensor& out) {
+  Problem problem = kernels::make_problem("attention", q, k, v, out, options);
+  for (const auto& [name, input] : {std::pair{"q", &q}, {"k", &k}, {"v", &v}}) {
+    kernels::check_apart("attention", "out", out, name, *input);
+  }
+  return problem;
 }
 
 }  // namespace
@@ -98,12 +107,15 @@ AttentionStats count_blocks(const AttentionState& state) {
   return state.stats.blocks_total >= 0 && !kept.lent.defined() ? state.stats : kernels::count_device_blocks(kept);
 }
 
+void check_attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options,
+                     const Tensor& out) {
+  const Problem problem = checked_problem(q, k, v, options, out);
+  if (out.elements() > 0 && problem.device != Device::cpu) kernels::check_supported("attention", problem);
+}
+
 void attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options, Tensor& out,
                AttentionState* state) {
-  const Problem problem = kernels::make_problem("attention", q, k, v, out, options);
-  for (const auto& [name, input] : {std::pair{"q", &q}, {"k", &k}, {"v", &v}}) {
-    kernels::check_apart("attention", "out", out, name, *input);
-  }
+  const Problem problem = checked_problem(q, k, v, options, out);
   if (state != nullptr && core::state_of(state->kernel).lent.defined()) {
     check_lent(problem, *state);
     state->stats = {};

@@ -55,11 +55,11 @@ namespace {
 void check_slopes(const char* operation, const char* name, const std::vector<float>& slopes, int64_t sequences,
                   int64_t heads) {
   const auto size = static_cast<int64_t>(slopes.size());
-  check(size == heads || size == sequences * heads,
-        "[{}] options.{} has {} values, expected {} (heads) or {} (heads of each batch entry or packed sequence)",
-        operation, name, size, heads, sequences * heads);
+  check_usage(size == heads || size == sequences * heads,
+              "[{}] {} has {} values, expected {} (heads) or {} (heads of each batch entry or packed sequence)",
+              operation, name, size, heads, sequences * heads);
   for (size_t i = 0; i < slopes.size(); ++i) {
-    check(slopes[i] >= 0, "[{}] options.{}[{}] is {}, expected >= 0", operation, name, i, slopes[i]);
+    check_usage(slopes[i] >= 0, "[{}] {}[{}] is {}, expected >= 0", operation, name, i, slopes[i]);
   }
 }
 
@@ -74,10 +74,9 @@ void set_slopes(const char* operation, const AttentionOptions& options, int64_t 
                 Biases& biases) {
   if (!options.alibi_slopes.empty()) check_slopes(operation, "alibi_slopes", options.alibi_slopes, sequences, heads);
   if (!options.alibi_slopes_after.empty()) {
-    check(!options.causal, "[{}] options.alibi_slopes_after is set, but causal attention sees no keys after the query",
-          operation);
-    check(!options.alibi_slopes.empty(), "[{}] options.alibi_slopes_after is set without options.alibi_slopes",
-          operation);
+    check_usage(!options.causal, "[{}] alibi_slopes_after is set, but causal attention sees no keys after the query",
+                operation);
+    check_usage(!options.alibi_slopes.empty(), "[{}] alibi_slopes_after is set without alibi_slopes", operation);
     check_slopes(operation, "alibi_slopes_after", options.alibi_slopes_after, sequences, heads);
   }
   biases.slopes_before = spread(options.alibi_slopes, sequences, heads);
@@ -90,21 +89,21 @@ void set_slopes(const char* operation, const AttentionOptions& options, int64_t 
 constexpr int64_t most_rows_of_table = 1 << 24;
 
 void check_table(const char* operation, const char* name, const char* rows, const Tensor& table, int64_t heads) {
-  check(table.defined() && table.axes() == 2 && table.dtype() == DType::float32,
-        "[{}] options.{} has shape {}, expected float32 [{}, heads]", operation, name, table.shape(), rows);
-  check(table.size(1) == heads, "[{}] options.{} has {} heads, q has {}", operation, name, table.size(1), heads);
+  check_usage(table.defined() && table.axes() == 2 && table.dtype() == DType::float32,
+              "[{}] {} has shape {}, expected float32 [{}, heads]", operation, name, table.shape(), rows);
+  check_usage(table.size(1) == heads, "[{}] {} has {} heads, q has {}", operation, name, table.size(1), heads);
 }
 
 /// Sets the row of the table for each distance.
 void set_rows(const char* operation, const BucketedBias& buckets, bool causal, int64_t heads, Biases& biases) {
   check_table(operation, "buckets.table", "num_buckets", buckets.table, heads);
   const int64_t sides = causal ? 1 : 2, count = buckets.table.size(0);
-  check(count >= 2 * sides && count % (2 * sides) == 0 && count <= 1 << 20,
-        "[{}] options.buckets.table has {} buckets, expected a multiple of {}", operation, count, 2 * sides);
-  check(buckets.max_distance > count / (2 * sides) && buckets.max_distance <= most_rows_of_table,
-        "[{}] options.buckets.max_distance is {}, expected more than {}, the number of distances that have their "
-        "own bucket",
-        operation, buckets.max_distance, count / (2 * sides));
+  check_usage(count >= 2 * sides && count % (2 * sides) == 0 && count <= 1 << 20,
+              "[{}] buckets.table has {} buckets, expected a multiple of {}", operation, count, 2 * sides);
+  check_usage(buckets.max_distance > count / (2 * sides) && buckets.max_distance <= most_rows_of_table,
+              "[{}] buckets.max_distance is {}, expected more than {}, the number of distances that have their "
+              "own bucket",
+              operation, buckets.max_distance, count / (2 * sides));
   biases.farthest = buckets.max_distance;
   for (int64_t distance = -biases.farthest; distance <= biases.farthest; ++distance) {
     const int bucket = relative_position_bucket(distance, causal, static_cast<int>(count), buckets.max_distance);
@@ -115,9 +114,10 @@ void set_rows(const char* operation, const BucketedBias& buckets, bool causal, i
 void set_rows(const char* operation, const Tensor& by_distance, bool causal, int64_t heads, Biases& biases) {
   check_table(operation, "bias_by_distance", causal ? "distances" : "2 * distances - 1", by_distance, heads);
   const int64_t rows = by_distance.size(0);
-  check(rows >= 1 && rows <= most_rows_of_table && (causal || rows % 2 == 1),
-        "[{}] options.bias_by_distance has {} rows, expected {} up to {}", operation, rows,
-        causal ? "1 or more" : "an odd number (as many distances after the query as before it)", most_rows_of_table);
+  check_usage(rows >= 1 && rows <= most_rows_of_table && (causal || rows % 2 == 1),
+              "[{}] bias_by_distance has {} rows, expected {} up to {}", operation, rows,
+              causal ? "1 or more" : "an odd number (as many distances after the query as before it)",
+              most_rows_of_table);
   biases.farthest = causal ? rows - 1 : rows / 2;
   const int64_t row_of_zero = causal ? 0 : rows / 2;
   for (int64_t distance = -biases.farthest; distance <= biases.farthest; ++distance) {
@@ -154,8 +154,8 @@ bool same_or_absent(const std::optional<T>& a, const std::optional<T>& b, const 
 Biases make_biases(const char* operation, const AttentionOptions& options, int64_t sequences, int64_t heads) {
   const int kinds =
       (options.alibi_slopes.empty() ? 0 : 1) + (options.buckets ? 1 : 0) + (options.bias_by_distance ? 1 : 0);
-  check(kinds <= 1, "[{}] options has {} of slopes, buckets and bias_by_distance, expected at most one", operation,
-        kinds);
+  check_usage(kinds <= 1, "[{}] options has {} of slopes, buckets and bias_by_distance, expected at most one",
+              operation, kinds);
   Biases biases;
   set_slopes(operation, options, sequences, heads, biases);
   if (options.buckets) {

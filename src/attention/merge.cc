@@ -16,28 +16,29 @@ namespace {
 
 void check_outputs(const Tensor& out_a, const Tensor& out_b, const Tensor& out) {
   for (const auto& [name, tensor] : {std::pair{"out_a", &out_a}, {"out_b", &out_b}, {"out", &std::as_const(out)}}) {
-    check(tensor->defined() && tensor->axes() == 4,
-          "[merge_attention] {} has shape {}, expected [batch, queries, heads, head_dim]", name, tensor->shape());
-    check(tensor->dtype() == DType::float32 || tensor->dtype() == DType::bfloat16 || tensor->dtype() == DType::float16,
-          "[merge_attention] {} is {}, expected float32, bfloat16 or float16", name, name_of(tensor->dtype()));
-    check(tensor->shape() == out_a.shape(), "[merge_attention] {} has shape {}, out_a has {}", name, tensor->shape(),
-          out_a.shape());
-    check(tensor->size(3) <= 1 || tensor->stride(3) == 1,
-          "[merge_attention] {} has strides {}, expected a unit inner stride", name, tensor->strides());
+    check_usage(tensor->defined() && tensor->axes() == 4,
+                "[merge_attention] {} has shape {}, expected [batch, queries, heads, head_dim]", name, tensor->shape());
+    check_usage(
+        tensor->dtype() == DType::float32 || tensor->dtype() == DType::bfloat16 || tensor->dtype() == DType::float16,
+        "[merge_attention] {} is {}, expected float32, bfloat16 or float16", name, name_of(tensor->dtype()));
+    check_usage(tensor->shape() == out_a.shape(), "[merge_attention] {} has shape {}, out_a has {}", name,
+                tensor->shape(), out_a.shape());
+    check_usage(tensor->size(3) <= 1 || tensor->stride(3) == 1,
+                "[merge_attention] {} has strides {}, expected a unit inner stride", name, tensor->strides());
   }
 }
 
 void check_lse(const char* name, const Tensor& lse, const Shape& shape) {
-  check(lse.defined() && lse.shape() == shape && lse.dtype() == DType::float32 && lse.contiguous(),
-        "[merge_attention] {} has shape {}, expected a contiguous float32 {}, [batch, heads, queries]", name,
-        lse.shape(), shape);
+  check_usage(lse.defined() && lse.shape() == shape && lse.dtype() == DType::float32 && lse.contiguous(),
+              "[merge_attention] {} has shape {}, expected a contiguous float32 {}, [batch, heads, queries]", name,
+              lse.shape(), shape);
 }
 
 /// Each element is read before it is written, so an output may be one of the inputs. It must not overlap an input in
 /// any other way.
 void check_same_or_apart(const char* output_name, const Tensor& output, const char* name, const Tensor& tensor) {
-  const bool same =
-      output.raw() == tensor.raw() && output.strides() == tensor.strides() && output.dtype() == tensor.dtype();
+  const bool same = output.raw() == tensor.raw() && output.shape() == tensor.shape() &&
+                    output.strides() == tensor.strides() && output.dtype() == tensor.dtype();
   if (!same) kernels::check_apart("merge_attention", output_name, output, name, tensor);
 }
 
@@ -66,10 +67,14 @@ void merge_attention(const Tensor& out_a, const Tensor& lse_a, const Tensor& out
   check_lse("lse_a", lse_a, lse_shape);
   check_lse("lse_b", lse_b, lse_shape);
   check_lse("lse", lse, lse_shape);
-  check_same_or_apart("out", out, "out_a", out_a);
-  check_same_or_apart("out", out, "out_b", out_b);
-  check_same_or_apart("lse", lse, "lse_a", lse_a);
-  check_same_or_apart("lse", lse, "lse_b", lse_b);
+  const std::pair<const char*, const Tensor*> inputs[] = {
+      {"out_a", &out_a}, {"out_b", &out_b}, {"lse_a", &lse_a}, {"lse_b", &lse_b}};
+  for (const auto& [name, input] : inputs) {
+    check_same_or_apart("out", out, name, *input);
+    check_same_or_apart("lse", lse, name, *input);
+  }
+  kernels::check_apart("merge_attention", "out", out, "lse", lse);
+  kernels::check_writable("merge_attention", "out", out);
   const float* const a = lse_a.data<float>();
   const float* const b = lse_b.data<float>();
   float* const merged = lse.data<float>();

@@ -13,46 +13,28 @@ namespace {
 constexpr int64_t most_rows = (int64_t{1} << 31) - 4096;  // distances within a tile must fit 32 bits
 
 void check_tensor(const char* operation, const char* name, const Tensor& tensor, DType dtype, Device device) {
-  check(tensor.defined() && tensor.axes() == 4, "[{}] {} has shape {}, expected [batch, length, heads, head_dim]",
-        operation, name, tensor.shape());
-  check(tensor.dtype() == dtype, "[{}] {} is {}, expected {} like q", operation, name, name_of(tensor.dtype()),
-        name_of(dtype));
-  check(tensor.size(3) <= 1 || tensor.stride(3) == 1, "[{}] {} has strides {}, expected a unit inner stride", operation,
-        name, tensor.strides());
-  check(tensor.device() == device, "[{}] {} is on '{}', but q is on '{}'; copy one of them with to(Device)", operation,
-        name, name_of(tensor.device()), name_of(device));
+  check_usage(tensor.defined() && tensor.axes() == 4, "[{}] {} has shape {}, expected [batch, length, heads, head_dim]",
+              operation, name, tensor.shape());
+  check_usage(tensor.dtype() == dtype, "[{}] {} is {}, expected {} like q", operation, name, name_of(tensor.dtype()),
+              name_of(dtype));
+  check_usage(tensor.size(3) <= 1 || tensor.stride(3) == 1, "[{}] {} has strides {}, expected a unit inner stride",
+              operation, name, tensor.strides());
+  check_usage(tensor.device() == device, "[{}] {} is on '{}', but q is on '{}'; copy one of them with to(Device)",
+              operation, name, name_of(tensor.device()), name_of(device));
 }
 
 void check_shape(const char* operation, const char* name, const Tensor& tensor, const Shape& shape, const char* like) {
-  check(tensor.shape() == shape, "[{}] {} has shape {}, expected {} like {}", operation, name, tensor.shape(), shape,
-        like);
+  check_usage(tensor.shape() == shape, "[{}] {} has shape {}, expected {} like {}", operation, name, tensor.shape(),
+              shape, like);
 }
-
-/// Throws Error if elements of an output share memory, because they could not be written in parallel.
-void check_writable(const char* operation, const char* name, const Tensor& tensor) {
-  std::vector<std::pair<int64_t, int64_t>> axes;  // (stride, extent)
-  for (int axis = 0; axis < tensor.axes(); ++axis) {
-    if (tensor.size(axis) > 1) axes.emplace_back(std::abs(tensor.stride(axis)), tensor.size(axis));
-  }
-  std::sort(axes.begin(), axes.end());
-  int64_t covered = 1;
-  for (const auto& [stride, extent] : axes) {
-    check(stride >= covered, "[{}] {} has strides {} for shape {}, so its elements overlap; expected separate elements",
-          operation, name, tensor.strides(), tensor.shape());
-    covered = stride * (extent - 1) + covered;
-  }
-}
-
-/// One past the last byte of a contiguous tensor.
-const char* end_of(const Tensor& tensor) { return static_cast<const char*>(tensor.raw()) + tensor.bytes(); }
 
 void check_offsets(const char* operation, const char* name, const std::vector<int32_t>& offsets, int64_t rows) {
-  check(offsets.size() >= 2 && offsets.front() == 0 && offsets.back() == rows,
-        "[{}] options.{} has {} offsets, expected at least 2, from 0 to {} (all rows)", operation, name, offsets.size(),
-        rows);
+  check_usage(offsets.size() >= 2 && offsets.front() == 0 && offsets.back() == rows,
+              "[{}] {} has {} offsets, expected at least 2, from 0 to {} (all rows)", operation, name, offsets.size(),
+              rows);
   for (size_t i = 1; i < offsets.size(); ++i) {
-    check(offsets[i] >= offsets[i - 1], "[{}] options.{}[{}] is {}, expected at least the offset before it, {}",
-          operation, name, i, offsets[i], offsets[i - 1]);
+    check_usage(offsets[i] >= offsets[i - 1], "[{}] {}[{}] is {}, expected at least the offset before it, {}",
+                operation, name, i, offsets[i], offsets[i - 1]);
   }
 }
 
@@ -62,17 +44,17 @@ int64_t entry_of(const std::vector<int32_t>& of_sequences, int64_t sequence, int
 }
 
 void check_counts(const char* operation, const char* name, const std::vector<int32_t>& counts, int64_t sequences) {
-  check(counts.empty() || std::ssize(counts) == sequences,
-        "[{}] options.{} has {} values, expected {}, one for each batch entry or packed sequence", operation, name,
-        counts.size(), sequences);
+  check_usage(counts.empty() || std::ssize(counts) == sequences,
+              "[{}] {} has {} values, expected {}, one for each batch entry or sequence of cu_seqlens_q", operation,
+              name, counts.size(), sequences);
 }
 
 /// Adds a sequence that uses `used` rows of keys from key_begin on, less those before its first key.
 void add_sequence(const char* operation, const AttentionOptions& options, Sequence sequence, int64_t used,
                   Problem& problem) {
   const int64_t padding = entry_of(options.leftpad_k, sequence.number, 0);
-  check(padding >= 0 && padding <= used, "[{}] options.leftpad_k[{}] is {}, expected 0 to {}, the rows of the keys",
-        operation, sequence.number, padding, used);
+  check_usage(padding >= 0 && padding <= used, "[{}] leftpad_k[{}] is {}, expected 0 to {}, the rows of the keys",
+              operation, sequence.number, padding, used);
   sequence.key_begin += padding;
   sequence.keys = used - padding;
   sequence.first_query_drawn = sequence.query_begin;
@@ -93,27 +75,27 @@ void set_sequences(const char* operation, const AttentionOptions& options, Probl
   const int64_t count = packed ? std::max<int64_t>(std::ssize(q_offsets) - 1, 0) : problem.batch;
   check_counts(operation, "seqused_k", options.seqused_k, count);
   check_counts(operation, "leftpad_k", options.leftpad_k, count);
-  check(!paged || problem.block_table.size(0) == count,
-        "[{}] options.block_table has {} rows, expected {}, one for each batch entry or packed sequence", operation,
-        paged ? problem.block_table.size(0) : 0, count);
+  check_usage(!paged || problem.block_table.size(0) == count,
+              "[{}] block_table has {} rows, expected {}, one for each batch entry or sequence of cu_seqlens_q",
+              operation, paged ? problem.block_table.size(0) : 0, count);
   if (!packed) {
-    check(!paged || !options.seqused_k.empty() || count == 0,
-          "[{}] options.block_table is set without options.seqused_k, expected the number of keys of each batch entry",
-          operation);
+    check_usage(!paged || !options.seqused_k.empty() || count == 0,
+                "[{}] block_table is set without seqused_k, expected the number of keys of each batch entry",
+                operation);
     for (int64_t b = 0; b < problem.batch; ++b) {
       const int64_t used = entry_of(options.seqused_k, b, problem.keys);
-      check(used >= 0 && (paged || used <= problem.keys), "[{}] options.seqused_k[{}] is {}, expected 0 to {}",
-            operation, b, used, problem.keys);
+      check_usage(used >= 0 && (paged || used <= problem.keys), "[{}] seqused_k[{}] is {}, expected 0 to {}", operation,
+                  b, used, problem.keys);
       add_sequence(operation, options, {.number = b, .batch = b, .queries = problem.queries}, used, problem);
     }
     return;
   }
-  check(problem.batch == 1, "[{}] batch is {}, expected 1 with packed sequences", operation, problem.batch);
+  check_usage(problem.batch == 1, "[{}] batch is {}, expected 1 with packed sequences", operation, problem.batch);
   check_offsets(operation, "cu_seqlens_q", q_offsets, problem.queries);
   check_offsets(operation, "cu_seqlens_k", k_offsets, paged && !k_offsets.empty() ? k_offsets.back() : problem.keys);
-  check(q_offsets.size() == k_offsets.size(),
-        "[{}] options.cu_seqlens_q has {} offsets but cu_seqlens_k has {}, expected equal numbers", operation,
-        q_offsets.size(), k_offsets.size());
+  check_usage(q_offsets.size() == k_offsets.size(),
+              "[{}] cu_seqlens_q has {} offsets but cu_seqlens_k has {}, expected equal numbers", operation,
+              q_offsets.size(), k_offsets.size());
   for (size_t i = 1; i < q_offsets.size(); ++i) {
     const int64_t rows = int64_t{k_offsets[i]} - k_offsets[i - 1];
     Sequence sequence{.number = static_cast<int64_t>(i) - 1,
@@ -121,63 +103,53 @@ void set_sequences(const char* operation, const AttentionOptions& options, Probl
                       .queries = q_offsets[i] - q_offsets[i - 1],
                       .key_begin = paged ? 0 : k_offsets[i - 1]};
     const int64_t used = entry_of(options.seqused_k, sequence.number, rows);
-    check(used >= 0 && used <= rows, "[{}] options.seqused_k[{}] is {}, expected 0 to {}, the rows of the sequence",
-          operation, i - 1, used, rows);
+    check_usage(used >= 0 && used <= rows, "[{}] seqused_k[{}] is {}, expected 0 to {}, the rows of the sequence",
+                operation, i - 1, used, rows);
     add_sequence(operation, options, sequence, used, problem);
   }
 }
 
 void set_options(const char* operation, const AttentionOptions& options, Problem& problem) {
-  check(std::isfinite(options.softmax_scale), "[{}] options.softmax_scale is {}, expected a finite number", operation,
-        options.softmax_scale);
+  check_usage(std::isfinite(options.softmax_scale), "[{}] softmax_scale is {}, expected a finite number", operation,
+              options.softmax_scale);
   problem.scale =
       options.softmax_scale != 0 ? options.softmax_scale : 1.0f / std::sqrt(static_cast<float>(problem.head_dim));
   constexpr float least_cap = 0x1p-20f, most_cap = 0x1p20f;
-  check(options.softcap == 0 || (options.softcap >= least_cap && options.softcap <= most_cap &&
-                                 std::isfinite(problem.scale / options.softcap)),
-        "[{}] options.softcap is {}, expected 0 (no cap) or 2^-20 to 2^20", operation, options.softcap);
+  check_usage(options.softcap == 0 || (options.softcap >= least_cap && options.softcap <= most_cap &&
+                                       std::isfinite(problem.scale / options.softcap)),
+              "[{}] softcap is {}, expected 0 (no cap) or 2^-20 to 2^20", operation, options.softcap);
   problem.softcap = options.softcap;
   constexpr int64_t most_offset = int64_t{1} << 40;
   const int64_t offset = options.query_offset.value_or(0);
-  check(-most_offset <= offset && offset <= most_offset, "[{}] options.query_offset is {}, expected at most 2^40",
-        operation, offset);
+  check_usage(-most_offset <= offset && offset <= most_offset, "[{}] query_offset is {}, expected at most 2^40",
+              operation, offset);
   problem.causal = options.causal;
-  check(options.sliding_window >= 0, "[{}] options.sliding_window is {}, expected >= 0", operation,
-        options.sliding_window);
-  check(options.sliding_window_after >= -1, "[{}] options.sliding_window_after is {}, expected >= -1", operation,
-        options.sliding_window_after);
-  check(!options.causal || options.sliding_window_after == 0,
-        "[{}] options.sliding_window_after is {}, but causal attention sees no keys after the query; expected 0",
-        operation, options.sliding_window_after);
+  check_usage(options.sliding_window >= 0, "[{}] sliding_window is {}, expected >= 0", operation,
+              options.sliding_window);
+  check_usage(options.sliding_window_after >= -1, "[{}] sliding_window_after is {}, expected >= -1", operation,
+              options.sliding_window_after);
+  check_usage(!options.causal || options.sliding_window_after == 0,
+              "[{}] sliding_window_after is {}, but causal attention sees no keys after the query; expected 0",
+              operation, options.sliding_window_after);
   const auto limit = [](int64_t window) { return window > 0 ? std::min(window, unbounded) : unbounded; };
   problem.window_before = limit(options.sliding_window);
   problem.window_after =
       options.sliding_window_after == 0 ? problem.window_before : limit(options.sliding_window_after);
-  check(options.dropout_p >= 0 && options.dropout_p < 1, "[{}] options.dropout_p is {}, expected 0 <= p < 1", operation,
-        options.dropout_p);
+  check_usage(options.dropout_p >= 0 && options.dropout_p < 1, "[{}] dropout_p is {}, expected 0 <= p < 1", operation,
+              options.dropout_p);
   problem.dropout = options.dropout_p;
   problem.dropout_seed = options.dropout_seed;
-  check(options.tolerance >= 0 && options.tolerance < 1, "[{}] options.tolerance is {}, expected 0 <= t < 1", operation,
-        options.tolerance);
+  check_usage(options.tolerance >= 0 && options.tolerance < 1, "[{}] tolerance is {}, expected 0 <= t < 1", operation,
+              options.tolerance);
   problem.tolerance = options.tolerance;
 }
 
 }  // namespace
 
-void check_apart(const char* operation, const char* output_name, const Tensor& output, const char* name,
-                 const Tensor& tensor) {
-  if (output.elements() == 0 || tensor.elements() == 0) return;
-  const bool across = output.contiguous() && tensor.contiguous() &&
-                      static_cast<const char*>(output.raw()) < end_of(tensor) &&
-                      static_cast<const char*>(tensor.raw()) < end_of(output);
-  check(output.raw() != tensor.raw() && !across, "[{}] {} shares memory with {}, expected separate memory", operation,
-        output_name, name);
-}
-
 Problem make_problem(const char* operation, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out,
                      const AttentionOptions& options) {
-  check(q.dtype() != DType::int32, "[{}] q is {}, expected float32, bfloat16 or float16", operation,
-        name_of(q.dtype()));
+  check_usage(q.dtype() != DType::int32, "[{}] q is {}, expected float32, bfloat16 or float16", operation,
+              name_of(q.dtype()));
   for (const auto& [name, tensor] : {std::pair{"q", &q}, {"k", &k}, {"v", &v}, {"out", &out}}) {
     check_tensor(operation, name, *tensor, q.dtype(), q.device());
   }
@@ -194,21 +166,21 @@ Problem make_problem(const char* operation, const Tensor& q, const Tensor& k, co
     problem.block_table = checked_block_table(operation, *options.block_table);
     problem.page_rows = k.size(1);
     problem.k_pages = k.size(0);
-    check(problem.page_rows > 0, "[{}] k has shape {}, expected pages with rows", operation, k.shape());
+    check_usage(problem.page_rows > 0, "[{}] k has shape {}, expected pages with rows", operation, k.shape());
   } else {
-    check(k.size(0) == problem.batch, "[{}] k has batch {}, expected {}, the batch of q", operation, k.size(0),
-          problem.batch);
+    check_usage(k.size(0) == problem.batch, "[{}] k has batch {}, expected {}, the batch of q", operation, k.size(0),
+                problem.batch);
   }
-  check(k.size(3) == problem.head_dim, "[{}] k has head_dim {}, expected {}, the head_dim of q", operation, k.size(3),
-        problem.head_dim);
-  check(problem.heads > 0 && problem.head_dim > 0, "[{}] q has shape {}, expected heads and head_dim above 0",
-        operation, q.shape());
-  check(problem.kv_heads > 0 && problem.heads % problem.kv_heads == 0,
-        "[{}] k has {} heads and q has {}, expected the heads of q to be a multiple of the heads of k", operation,
-        problem.kv_heads, problem.heads);
-  check(problem.queries <= most_rows && problem.keys <= most_rows,
-        "[{}] there are {} queries and {} keys, expected at most {} of each", operation, problem.queries, problem.keys,
-        most_rows);
+  check_usage(k.size(3) == problem.head_dim, "[{}] k has head_dim {}, expected {}, the head_dim of q", operation,
+              k.size(3), problem.head_dim);
+  check_usage(problem.heads > 0 && problem.head_dim > 0, "[{}] q has shape {}, expected heads and head_dim above 0",
+              operation, q.shape());
+  check_usage(problem.kv_heads > 0 && problem.heads % problem.kv_heads == 0,
+              "[{}] k has {} heads and q has {}, expected the heads of q to be a multiple of the heads of k", operation,
+              problem.kv_heads, problem.heads);
+  check_usage(problem.queries <= most_rows && problem.keys <= most_rows,
+              "[{}] there are {} queries and {} keys, expected at most {} of each", operation, problem.queries,
+              problem.keys, most_rows);
   check_shape(operation, "v", v, k.shape(), "k");
   check_shape(operation, "out", out, q.shape(), "q");
   check_writable(operation, "out", out);
@@ -223,28 +195,29 @@ Problem make_problem(const char* operation, const Tensor& q, const Tensor& k, co
 }
 
 Tensor checked_block_table(const char* operation, const Tensor& table) {
-  check(table.defined() && table.axes() == 2 && table.dtype() == DType::int32 && table.contiguous() &&
-            table.device() == Device::cpu,
-        "[{}] block_table has shape {}, expected contiguous int32 [sequences, pages of a sequence] in the CPU's memory",
-        operation, table.shape());
+  check_usage(
+      table.defined() && table.axes() == 2 && table.dtype() == DType::int32 && table.contiguous() &&
+          table.device() == Device::cpu,
+      "[{}] block_table has shape {}, expected contiguous int32 [sequences, pages of a sequence] in the CPU's memory",
+      operation, table.shape());
   return table;
 }
 
 void check_pages(const char* operation, const int32_t* pages, int64_t count, int64_t rows, int64_t page_rows,
                  int64_t all_pages, int64_t sequence) {
-  check(rows <= count * page_rows,
-        "[{}] block_table has {} pages of {} rows for sequence {}, which has {} rows; expected more pages", operation,
-        count, page_rows, sequence, rows);
+  check_usage(rows <= count * page_rows,
+              "[{}] block_table has {} pages of {} rows for sequence {}, which has {} rows; expected more pages",
+              operation, count, page_rows, sequence, rows);
   for (int64_t i = 0; i * page_rows < rows; ++i) {
-    check(pages[i] >= 0 && pages[i] < all_pages, "[{}] block_table[{}][{}] is {}, expected 0 to {}, a page of k",
-          operation, sequence, i, pages[i], all_pages - 1);
+    check_usage(pages[i] >= 0 && pages[i] < all_pages, "[{}] block_table[{}][{}] is {}, expected 0 to {}, a page of k",
+                operation, sequence, i, pages[i], all_pages - 1);
   }
 }
 
 BiasSums add_gradients(const char* operation, Problem& problem, const Tensor& dout, const Tensor& q, const Tensor& k,
                        const Tensor& v, const Tensor& out, const AttentionState& state, Tensor& dq, Tensor& dk,
                        Tensor& dv, const AttentionBiasGradients& bias_gradients) {
-  check(problem.page_rows == 0, "[{}] options.block_table is set, but keys in pages have no gradient", operation);
+  check_usage(problem.page_rows == 0, "[{}] block_table is set, but keys in pages have no gradient", operation);
   const Tensor* const likes[] = {&q, &q, &k, &v};
   const char* const like_names[] = {"q", "q", "k", "v"};
   size_t i = 0;
@@ -254,16 +227,8 @@ BiasSums add_gradients(const char* operation, Problem& problem, const Tensor& do
     check_shape(operation, name, *tensor, likes[i]->shape(), like_names[i]);
     ++i;
   }
-  const std::pair<const char*, const Tensor*> outputs[] = {{"dq", &dq}, {"dk", &dk}, {"dv", &dv}};
-  const std::pair<const char*, const Tensor*> inputs[] = {
-      {"dout", &dout}, {"q", &q}, {"k", &k}, {"v", &v}, {"out", &out}};
-  for (const auto& [name, output] : outputs) {
+  for (const auto& [name, output] : {std::pair{"dq", &dq}, {"dk", &dk}, {"dv", &dv}}) {
     check_writable(operation, name, *output);
-    for (const auto& [input_name, input] : inputs) check_apart(operation, name, *output, input_name, *input);
-    for (const auto& [other_name, other] : outputs) {
-      if (other == output) break;
-      check_apart(operation, name, *output, other_name, *other);
-    }
   }
   problem.dout = view_of(dout);
   problem.dq = view_of(dq);
@@ -272,7 +237,7 @@ BiasSums add_gradients(const char* operation, Problem& problem, const Tensor& do
   const Shape lse_shape = {problem.batch, problem.heads, problem.queries};
   const Tensor& near = core::state_of(state.kernel).lse;
   for (const Tensor& lse : {state.lse, near}) {
-    check(
+    check_usage(
         lse.defined() && lse.shape() == lse_shape && lse.dtype() == DType::float32 && lse.contiguous() &&
             lse.device() == problem.device,
         "[{}] state.lse has shape {}, expected {}; the state must come from the forward call with the same inputs and "
@@ -283,23 +248,34 @@ BiasSums add_gradients(const char* operation, Problem& problem, const Tensor& do
   if (bias_gradients.dtable != nullptr) {
     const Tensor& dtable = *bias_gradients.dtable;
     const Shape shape = {problem.biases->rows, problem.heads};
-    check(problem.has_table(), "[{}] dtable is given, but options has no table; set both or neither", operation);
-    check(dtable.defined() && dtable.shape() == shape && dtable.dtype() == DType::float32 && dtable.contiguous() &&
-              dtable.device() == problem.device,
-          "[{}] dtable has shape {}, expected a contiguous float32 {} on '{}'", operation, dtable.shape(), shape,
-          name_of(problem.device));
+    check_usage(problem.has_table(), "[{}] dtable is given, but options has no table; set both or neither", operation);
+    check_usage(dtable.defined() && dtable.shape() == shape && dtable.dtype() == DType::float32 &&
+                    dtable.contiguous() && dtable.device() == problem.device,
+                "[{}] dtable has shape {}, expected a contiguous float32 {} on '{}'", operation, dtable.shape(), shape,
+                name_of(problem.device));
     sums.dtable = static_cast<float*>(dtable.raw());
   }
   if (bias_gradients.dslopes != nullptr) {
     const Tensor& dslopes = *bias_gradients.dslopes;
     const int64_t count = problem.dslopes_size();
-    check(!problem.has_table(), "[{}] dslopes is given, but options.alibi_slopes is not; set both or neither",
-          operation);
-    check(dslopes.defined() && dslopes.elements() == count && dslopes.dtype() == DType::float32 &&
-              dslopes.contiguous() && dslopes.device() == problem.device,
-          "[{}] dslopes has shape {}, expected a contiguous float32 [{}] on '{}'", operation, dslopes.shape(), count,
-          name_of(problem.device));
+    check_usage(!problem.has_table(), "[{}] dslopes is given, but alibi_slopes is not; set both or neither", operation);
+    check_usage(dslopes.defined() && dslopes.elements() == count && dslopes.dtype() == DType::float32 &&
+                    dslopes.contiguous() && dslopes.device() == problem.device,
+                "[{}] dslopes has shape {}, expected a contiguous float32 [{}] on '{}'", operation, dslopes.shape(),
+                count, name_of(problem.device));
     sums.dslopes = static_cast<float*>(dslopes.raw());
+  }
+  const std::pair<const char*, const Tensor*> outputs[] = {
+      {"dq", &dq}, {"dk", &dk}, {"dv", &dv}, {"dtable", bias_gradients.dtable}, {"dslopes", bias_gradients.dslopes}};
+  const std::pair<const char*, const Tensor*> inputs[] = {
+      {"dout", &dout}, {"q", &q}, {"k", &k}, {"v", &v}, {"out", &out}, {"state.lse", &state.lse}, {"state", &near}};
+  for (const auto& [name, output] : outputs) {
+    if (output == nullptr) continue;
+    for (const auto& [input_name, input] : inputs) check_apart(operation, name, *output, input_name, *input);
+    for (const auto& [other_name, other] : outputs) {
+      if (other == output) break;
+      if (other != nullptr) check_apart(operation, name, *output, other_name, *other);
+    }
   }
   return sums;
 }

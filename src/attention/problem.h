@@ -188,10 +188,14 @@ void check_pages(const char* operation, const int32_t* pages, int64_t count, int
 Problem make_problem(const char* operation, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out,
                      const AttentionOptions& options);
 
-/// Throws Error if an output begins where another tensor begins, or if both are contiguous and share memory.
-/// Interleaved views are accepted, because q, k and v are often parts of one product.
+/// True if the tensors have a byte in common; also true, to be safe, if finding out takes too long.
+bool share_memory(const Tensor& a, const Tensor& b);
+/// Throws Error if an output has an element in common with another tensor. Interleaved views are accepted, because q, k
+/// and v are often parts of one product.
 void check_apart(const char* operation, const char* output_name, const Tensor& output, const char* name,
                  const Tensor& tensor);
+/// Throws Error if elements of an output share memory, because they could not be written in parallel.
+void check_writable(const char* operation, const char* name, const Tensor& tensor);
 
 /// Checks the other arguments of a backward pass and adds them to the problem.
 BiasSums add_gradients(const char* operation, Problem& problem, const Tensor& dout, const Tensor& q, const Tensor& k,

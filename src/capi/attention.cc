@@ -144,14 +144,13 @@ alibi_status alibi_attention_backward(const alibi_tensor* dout, const alibi_tens
     Tensor dtable, dslopes_view;
     AttentionBiasGradients bias_gradients;
     if (dbuckets != nullptr) {
-      check(settings.buckets.has_value(), "[{}] dbuckets is given, but options.buckets is not; set both or neither",
-            operation);
+      check(settings.buckets.has_value(), "[{}] dbuckets is given, but buckets is not; set both or neither", operation);
       dtable = Tensor::view(dbuckets, settings.buckets->table.shape(), DType::float32, {}, device);
       bias_gradients.dtable = &dtable;
     }
     if (dslopes != nullptr) {
-      check(!settings.alibi_slopes.empty(),
-            "[{}] dslopes is given, but options.alibi_slopes is not; set both or neither", operation);
+      check(!settings.alibi_slopes.empty(), "[{}] dslopes is given, but alibi_slopes is not; set both or neither",
+            operation);
       dslopes_view =
           Tensor::view(dslopes, {static_cast<int64_t>(settings.alibi_slopes.size())}, DType::float32, {}, device);
       bias_gradients.dslopes = &dslopes_view;

@@ -77,8 +77,7 @@ PositionsCall to_call(const char* operation, const alibi_positions* given_positi
 /// Throws Error for a call on a GPU.
 void check_on_cpu(const char* operation, const alibi_attention_options* options) {
   check(to_place(operation, options).device == Device::cpu,
-        "[{}] options.device is ALIBI_DEVICE_CUDA, expected ALIBI_DEVICE_CPU, the only device of this operation",
-        operation);
+        "[{}] device is ALIBI_DEVICE_CUDA, expected ALIBI_DEVICE_CPU, the only device of this operation", operation);
 }
 
 }  // namespace
@@ -121,8 +120,8 @@ alibi_status alibi_attention_positions_backward(const alibi_tensor* dout, const 
     const PositionsCall call = to_call(operation, positions, options, q_view, k_view);
     Tensor dslopes_view;
     if (dslopes != nullptr) {
-      check(!call.options.alibi_slopes.empty(),
-            "[{}] dslopes is given, but options.alibi_slopes is not; set both or neither", operation);
+      check(!call.options.alibi_slopes.empty(), "[{}] dslopes is given, but alibi_slopes is not; set both or neither",
+            operation);
       dslopes_view = Tensor::view(dslopes, {static_cast<int64_t>(call.options.alibi_slopes.size())});
     }
     attention_positions_backward(dout_view, q_view, k_view, v_view, out_view, call.positions, state->positions,

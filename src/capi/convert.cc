@@ -28,8 +28,8 @@ int64_t reach(const Shape& shape, const Shape& strides, DType dtype) {
 
 template <class T>
 std::vector<T> to_vector(const char* operation, const char* name, const T* values, size_t count) {
-  check(values != nullptr || count == 0,
-        "[{}] options.{} is null, but its count is {}; expected a pointer or a count of 0", operation, name, count);
+  check(values != nullptr || count == 0, "[{}] {} is null, but its count is {}; expected a pointer or a count of 0",
+        operation, name, count);
   if (values == nullptr) return {};
   return {values, values + count};
 }
@@ -37,14 +37,14 @@ std::vector<T> to_vector(const char* operation, const char* name, const T* value
 std::vector<float> to_slopes(const char* operation, const char* name, const float* slopes, size_t count, size_t heads,
                              size_t sequences) {
   check(slopes == nullptr || count == heads || count == sequences * heads,
-        "[{}] options.{} has {} values, expected {} (heads) or {} (heads of each batch entry or packed sequence)",
-        operation, name, count, heads, sequences * heads);
+        "[{}] {} has {} values, expected {} (heads) or {} (heads of each batch entry or packed sequence)", operation,
+        name, count, heads, sequences * heads);
   return to_vector(operation, name, slopes, count);
 }
 
 std::vector<int32_t> to_offsets(const char* operation, const char* name, const int32_t* offsets, size_t count) {
   constexpr size_t most = size_t{1} << 31;
-  check(count <= most, "[{}] options.{} has {} offsets, expected at most {}", operation, name, count, most);
+  check(count <= most, "[{}] {} has {} offsets, expected at most {}", operation, name, count, most);
   return to_vector(operation, name, offsets, count);
 }
 
@@ -54,8 +54,8 @@ alibi_attention_options known(const char* operation, const alibi_attention_optio
   constexpr size_t most = 4096;  // larger than any later version would be; a larger value is not a size
   check(options.size >= sizeof options.size && options.size <= most &&
             options.size % alignof(alibi_attention_options) == 0,
-        "[{}] options.size is {}, expected {} in this version; initialize with alibi_attention_options_default()",
-        operation, options.size, size);
+        "[{}] size is {}, expected {} in this version; initialize with alibi_attention_options_default()", operation,
+        options.size, size);
   const auto* const bytes = reinterpret_cast<const unsigned char*>(&options);
   alibi_attention_options result = alibi_attention_options_default();
   if (options.size > size) {  // fields of a later version are accepted if they are all zero
@@ -89,7 +89,7 @@ DType to_dtype(const char* operation, const char* name, int32_t dtype) {
 Place to_place(const char* operation, const alibi_attention_options* given) {
   if (given == nullptr) return {};
   const alibi_attention_options options = known(operation, *given);
-  return to_place(operation, options.device, options.stream, "options.");
+  return to_place(operation, options.device, options.stream, "");
 }
 
 Place to_place(const char* operation, int32_t device, void* stream, const char* prefix) {
@@ -150,10 +150,10 @@ AttentionOptions to_options(const char* operation, const alibi_attention_options
                                         options.alibi_slopes_after_count, heads, sequences);
   if (options.buckets != nullptr) {
     constexpr int64_t most = int64_t{1} << 24;
-    check(options.num_buckets > 0 && options.num_buckets <= most, "[{}] options.num_buckets is {}, expected 1 to {}",
-          operation, options.num_buckets, most);
-    check(options.max_distance >= 0 && options.max_distance <= most,
-          "[{}] options.max_distance is {}, expected 0 to {}", operation, options.max_distance, most);
+    check(options.num_buckets > 0 && options.num_buckets <= most, "[{}] num_buckets is {}, expected 1 to {}", operation,
+          options.num_buckets, most);
+    check(options.max_distance >= 0 && options.max_distance <= most, "[{}] max_distance is {}, expected 0 to {}",
+          operation, options.max_distance, most);
     BucketedBias bias;
     bias.table = Tensor::view(const_cast<float*>(options.buckets), {options.num_buckets, q.size(2)});
     if (options.max_distance > 0) bias.max_distance = static_cast<int>(options.max_distance);

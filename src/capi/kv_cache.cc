@@ -69,9 +69,8 @@ alibi_status alibi_attention_decode(const alibi_tensor* q, const alibi_kv_cache*
     constexpr const char* operation = "alibi_attention_decode";
     check_pointer(operation, "cache", cache);
     const auto [device, stream] = to_place(operation, options);
-    check(device == cache->cache.device(),
-          "[{}] options.device is '{}', but the cache is on '{}'; expected the same device", operation, name_of(device),
-          name_of(cache->cache.device()));
+    check(device == cache->cache.device(), "[{}] device is '{}', but the cache is on '{}'; expected the same device",
+          operation, name_of(device), name_of(cache->cache.device()));
     const UseStream use(stream);
     const Tensor q_view = to_tensor(operation, "q", q, device);
     Tensor out_view = to_tensor(operation, "out", out, device);

@@ -1,9 +1,14 @@
 // Every bad argument gives an Error that begins with the operation and names the argument.
+#include <algorithm>
 #include <cmath>
 #include <functional>
+#include <random>
+#include <set>
 
+#include "alibi/attention_positions.h"
 #include "alibi/error.h"
 #include "attention/cases.h"
+#include "attention/problem.h"
 
 namespace alibi::kernels {
 namespace {
@@ -146,6 +151,87 @@ TEST(AttentionErrors, Backward) {
   Tensor wrong({3});
   expect_error([&] { call.tensors.backward(call.options, {.dslopes = &wrong}); }, {"dslopes has shape [3]"});
   expect_error([&] { call.tensors.backward(call.options, {.dtable = &wrong}); }, {"dtable"});
+}
+
+/// A view with random shape and strides of either sign, of the numbers after `memory`.
+Tensor random_view(float* memory, std::mt19937& random) {
+  const auto draw = [&](int64_t low, int64_t high) { return low + static_cast<int64_t>(random()) % (high - low + 1); };
+  Shape shape, strides;
+  int64_t first = draw(0, 30);
+  for (int axis = 0; axis < 3; ++axis) {
+    shape.push_back(draw(1, 4));
+    strides.push_back(draw(-13, 13));
+    if (strides.back() < 0) first -= (shape.back() - 1) * strides.back();
+  }
+  return Tensor::view(memory + first, shape, DType::float32, strides);
+}
+
+std::set<const float*> elements_of(const Tensor& tensor) {
+  std::set<const float*> elements;
+  const auto* const begin = static_cast<const float*>(tensor.raw());
+  for (int64_t i = 0; i < tensor.size(0); ++i) {
+    for (int64_t j = 0; j < tensor.size(1); ++j) {
+      for (int64_t k = 0; k < tensor.size(2); ++k) {
+        elements.insert(begin + i * tensor.stride(0) + j * tensor.stride(1) + k * tensor.stride(2));
+      }
+    }
+  }
+  return elements;
+}
+
+TEST(AttentionErrors, SharedMemoryIsFoundForAllStrides) {
+  std::vector<float> memory(400);
+  std::mt19937 random(1);
+  int shared = 0;
+  constexpr int pairs = 20000;
+  for (int i = 0; i < pairs; ++i) {
+    const Tensor a = random_view(memory.data(), random), b = random_view(memory.data(), random);
+    const std::set<const float*> of_a = elements_of(a), of_b = elements_of(b);
+    const bool expected =
+        std::any_of(of_a.begin(), of_a.end(), [&](const float* element) { return of_b.contains(element); });
+    ASSERT_EQ(share_memory(a, b), expected)
+        << to_string(a.shape()) << to_string(a.strides()) << to_string(b.shape()) << to_string(b.strides());
+    shared += expected ? 1 : 0;
+  }
+  EXPECT_GT(shared, pairs / 4);
+  EXPECT_LT(shared, pairs * 3 / 4);
+  const Tensor halves = Tensor::view(memory.data(), {10}, DType::bfloat16);  // 20 bytes
+  EXPECT_TRUE(share_memory(halves, Tensor::view(memory.data() + 4, {1})));
+  EXPECT_FALSE(share_memory(halves, Tensor::view(memory.data() + 5, {1})));
+}
+
+TEST(AttentionErrors, OutputsOverStridedInputs) {
+  constexpr int64_t length = 20, heads = 2, head_dim = 16, row = heads * head_dim;
+  Tensor buffer = random_tensor({2, length + 1, 4, row}, 1);
+  // Part 0 to 3 of the rows from `first` on.
+  const auto part = [&](int64_t number, int64_t first) {
+    float* const begin = buffer.data<float>() + (first * 4 + number) * row;
+    return Tensor::view(begin, {2, length, heads, head_dim}, DType::float32,
+                        {(length + 1) * 4 * row, 4 * row, head_dim, 1});
+  };
+  const Tensor q = part(0, 0), k = part(1, 0), v = part(2, 0);
+  const std::vector<float> before = buffer.to_floats();
+  for (const auto& [number, name] : {std::pair{0, "q"}, {1, "k"}, {2, "v"}}) {
+    Tensor out = part(number, 1);
+    const std::string message = std::string("[attention] out shares memory with ") + name;
+    expect_error([&] { attention(q, k, v, {}, out); }, {message});
+    expect_error([&] { check_attention(q, k, v, {}, out); }, {message});
+    AttentionState state;
+    Tensor apart = part(3, 0), dq = part(3, 1), dk = Tensor::empty(q.shape()), dv = Tensor::empty(q.shape());
+    attention(q, k, v, {}, apart, &state);
+    expect_error([&] { attention_backward(apart, q, k, v, apart, state, {}, dq, dk, dv); },
+                 {"dq shares memory with dout"});
+    expect_error([&] { attention_backward(q, q, k, v, apart, state, {}, out, dk, dv); },
+                 {std::string("dq shares memory with ") + (number == 0 ? "dout" : name)});
+    apart.fill(0);
+  }
+  Tensor out = part(3, 0);
+  attention(q, k, v, {}, out);  // interleaved with the inputs
+  EXPECT_TRUE(same_bits(out.clone(), attention(q.clone(), k.clone(), v.clone())));
+  const Tensor points = Tensor::view(buffer.data<float>() + 4 * row, {1, length, 2});
+  Tensor over_points = part(3, 0);
+  expect_error([&] { attention_positions(q, k, v, {.q = points}, {}, over_points); },
+               {"[attention_positions] out shares memory with positions_q"});
 }
 
 }  // namespace

@@ -249,8 +249,7 @@ TEST(AttentionPages, ErrorsNameTheArgument) {
     change(options);
     return [&, options] { attention(q, paged.k, paged.v, options); };
   };
-  test::expect_error(call([](AttentionOptions& o) { o.seqused_k = {}; }),
-                     "block_table is set without options.seqused_k");
+  test::expect_error(call([](AttentionOptions& o) { o.seqused_k = {}; }), "block_table is set without seqused_k");
   test::expect_error(call([](AttentionOptions& o) { o.seqused_k = {1}; }), "seqused_k has 1 values, expected 2");
   test::expect_error(call([](AttentionOptions& o) { o.seqused_k = {-1, 1}; }), "seqused_k[0] is -1");
   test::expect_error(call([](AttentionOptions& o) { o.seqused_k = {128, 129}; }), "block_table has 2 pages of 64 rows");
@@ -272,10 +271,10 @@ TEST(AttentionPages, ErrorsNameTheArgument) {
   attention(q, paged.k, paged.v, options, out, &state);
   Tensor dq = Tensor::empty(q.shape()), dk = Tensor::empty(paged.k.shape()), dv = Tensor::empty(paged.k.shape());
   test::expect_error([&] { attention_backward(out, q, paged.k, paged.v, out, state, options, dq, dk, dv); },
-                     "[attention_backward] options.block_table");
+                     "[attention_backward] block_table");
   KvCache cache(2, 2, 16);
   cache.append(Tensor({2, 5, 2, 16}), Tensor({2, 5, 2, 16}));
-  test::expect_error([&] { attention_decode(q, cache, options); }, "[attention_decode] options.block_table");
+  test::expect_error([&] { attention_decode(q, cache, options); }, "[attention_decode] block_table");
   const Tensor k({2, 5, 2, 16});
   test::expect_error(
       [&] {
@@ -296,6 +295,30 @@ TEST(AttentionPages, ErrorsNameTheArgument) {
       "v is float32");
   Tensor rows({2, 4, 2, 16}), other({2, 4, 2, 16});
   test::expect_error([&] { append_keys(k, k, {0, 0}, {}, rows, other); }, "k_cache has 4 rows, expected at least 5");
+}
+
+TEST(AttentionPages, NewKeysAreWrittenToSeparateRows) {
+  const Tensor k = random_tensor({2, 3, 2, 16}, 1), v = random_tensor({2, 3, 2, 16}, 2);
+  Tensor k_cache({3, 8, 2, 16}), v_cache({3, 8, 2, 16});
+  const auto refuse = [&](const Tensor& keys, const std::vector<int32_t>& lengths, const std::vector<int32_t>& pages,
+                          Tensor to, const std::string& message) {
+    const std::vector<float> before = to.to_floats();
+    test::expect_error([&] { append_keys(keys, v, lengths, Tensor::from(pages, {2, 2}), to, v_cache); }, message);
+    EXPECT_EQ(to.to_floats(), before);
+    EXPECT_EQ(v_cache.to_floats(), std::vector<float>(v_cache.to_floats().size()));
+  };
+  refuse(k, {0, 2}, {1, 0, 1, 2}, k_cache, "block_table gives the new keys of batch entries 0 and 1 the same page, 1");
+  refuse(k, {7, 1}, {0, 1, 1, 2}, k_cache, "block_table gives the new keys of batch entries 0 and 1 the same page, 1");
+  const Tensor one_page = Tensor::view(k_cache.raw(), {3, 8, 2, 16}, DType::float32, {0, 32, 16, 1});
+  refuse(k, {0, 0}, {0, 1, 2, 1}, one_page, "k_cache has strides [0, 32, 16, 1]");
+  refuse(k, {0, 0}, {0, 1, 2, 1}, v_cache, "v_cache shares memory with k_cache");
+  const Tensor inside = Tensor::view(k_cache.raw(), {2, 3, 2, 16}, DType::float32, {64, 32, 16, 1});
+  refuse(inside, {4, 4}, {0, 1, 0, 1}, k_cache,
+         "block_table gives the new keys of batch entries 0 and 1 the same page");
+  refuse(inside, {4, 0}, {0, 1, 2, 1}, k_cache, "k_cache shares memory with k");
+  append_keys(inside, v, {5, 5}, Tensor::from(std::vector<int32_t>{0, 1, 2, 1}, {2, 2}), k_cache, v_cache);
+  append_keys(k, v, {0, 8}, Tensor::from(std::vector<int32_t>{1, 0, 1, 2}, {2, 2}), k_cache,
+              v_cache);  // a shared prefix
 }
 
 }  // namespace

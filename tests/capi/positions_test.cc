@@ -96,12 +96,12 @@ TEST_F(CPositions, NamesWhatDoesNotFit) {
   expect([&] { positions.dims = 4; }, "positions.dims is 4, expected 1 to 3");
   expect([&] { positions.integers = 2; }, "positions.integers is 2");
   expect([&] { positions.distance = 2; }, "positions.distance is 2");
-  expect([&] { positions.q = nullptr; }, "positions.q is null");
-  expect([&] { positions.q_batch = 2; }, "positions.q has shape [2, 9, 2]");
+  expect([&] { positions.q = nullptr; }, "positions_q is null");
+  expect([&] { positions.q_batch = 2; }, "positions_q has shape [2, 9, 2]");
   expect([&] { positions.seqused_q_count = 1; }, "positions.seqused_q is null");
   expect([&] { positions.leading = -1; }, "leading is -1");
   expect([&] { options.dropout_p = 0.5f; }, "dropout_p, expected their defaults");
-  expect([&] { options.device = ALIBI_DEVICE_CUDA; }, "options.device is ALIBI_DEVICE_CUDA");
+  expect([&] { options.device = ALIBI_DEVICE_CUDA; }, "device is ALIBI_DEVICE_CUDA");
   ASSERT_EQ(forward(), ALIBI_OK);
   EXPECT_EQ(alibi_attention_state_save(state, nullptr, nullptr, 0, nullptr, 0), ALIBI_ERROR);
   EXPECT_NE(std::string(alibi_last_error()).find("cannot be saved"), std::string::npos);

@@ -98,6 +98,7 @@ void attend() {
     refused = true;
   }
   expect(refused, "memory of a GPU's state is not on the CPU");
+  check_attention(q, k, v, options, out);
   const KernelState copy(kept);
   state.kernel = copy;
   Tensor dq = Tensor::empty(q.shape()), dk = Tensor::empty(k.shape()), dv = Tensor::empty(v.shape());

@@ -281,7 +281,7 @@ TEST(SequenceParallel, BadCallsAreExplained) {
   test::expect_error(call(one, 401, {}), "[attention_over_ranks] q has 400 rows, expected 401");
   AttentionOptions moved;
   moved.query_offset = 3;
-  test::expect_error(call(one, 400, moved), "options.query_offset is set, expected whole sequences of 400 rows");
+  test::expect_error(call(one, 400, moved), "query_offset is set, expected whole sequences of 400 rows");
   SequenceRanks two;
   two.count = 2;
   test::expect_error(call(two, 800, {}), "ranks.exchange is not set");

@@ -72,26 +72,26 @@ void cached_attention(const Tensor& q, const KvCache& cache, const AttentionOpti
   }
 
   const std::vector<Run> runs = runs_of(held);
-  check((!options.buckets && !options.bias_by_distance) || runs.size() == 1,
-        "[{}] options has a table of biases, but the heads of the cache have evicted different keys; use slopes, "
-        "or a cache without eviction",
-        operation);
-  check(q.defined() && q.axes() == 4 && q.size(0) == held.batch && q.size(2) % held.kv_heads == 0,
-        "[{}] q has shape {}, expected [{}, queries, a multiple of {}, {}]", operation, to_string(q.shape()),
-        held.batch, held.kv_heads, held.head_dim);
-  check(out.defined() && out.shape() == q.shape(), "[{}] out has shape {}, expected {}", operation,
-        to_string(out.shape()), to_string(q.shape()));
+  check_usage((!options.buckets && !options.bias_by_distance) || runs.size() == 1,
+              "[{}] options has a table of biases, but the heads of the cache have evicted different keys; use slopes, "
+              "or a cache without eviction",
+              operation);
+  check_usage(q.defined() && q.axes() == 4 && q.size(0) == held.batch && q.size(2) % held.kv_heads == 0,
+              "[{}] q has shape {}, expected [{}, queries, a multiple of {}, {}]", operation, to_string(q.shape()),
+              held.batch, held.kv_heads, held.head_dim);
+  check_usage(out.defined() && out.shape() == q.shape(), "[{}] out has shape {}, expected {}", operation,
+              to_string(out.shape()), to_string(q.shape()));
   const int64_t queries = q.size(1), heads = q.size(2), group = heads / held.kv_heads;
   for (const std::vector<float>* slopes : {&options.alibi_slopes, &options.alibi_slopes_after}) {
     const auto count = static_cast<int64_t>(slopes->size());
-    check(count == 0 || count == heads || count == held.batch * heads,
-          "[{}] options has {} slopes, expected one for each of {} heads", operation, count, heads);
+    check_usage(count == 0 || count == heads || count == held.batch * heads,
+                "[{}] options has {} slopes, expected one for each of {} heads", operation, count, heads);
   }
   const int64_t offset = options.query_offset.value_or(held.length - queries);
   const int64_t evicted = *std::max_element(held.begins.begin(), held.begins.end());
-  check(offset >= evicted,
-        "[{}] the first query is at position {}, but keys before {} were evicted; expected a later position", operation,
-        offset, evicted);
+  check_usage(offset >= evicted,
+              "[{}] the first query is at position {}, but keys before {} were evicted; expected a later position",
+              operation, offset, evicted);
   if (state != nullptr) {
     *state = {};
     state->lse = Tensor::empty({held.batch, heads, queries});

@@ -16,8 +16,8 @@ namespace {
 
 const CacheKernel& kernel_of(Device device) {
   const CacheKernel* const kernel = device_cache_kernels().of(device);
-  check(kernel != nullptr, "[kv_cache] this build of alibi does not support caches on '{}'; use 'cpu'",
-        name_of(device));
+  check_usage(kernel != nullptr, "[kv_cache] this build of alibi does not support caches on '{}'; use 'cpu'",
+              name_of(device));
   return *kernel;
 }
 
@@ -49,11 +49,11 @@ void check_device_cache(int64_t head_dim, DType dtype, Device device) {
   core::device_memory(device);  // throws an Error that names the device
   kernel_of(device);
   constexpr int64_t multiple = 8, most = 256;
-  check(dtype == DType::bfloat16 || dtype == DType::float16,
-        "[kv_cache] dtype is {}, expected bfloat16 or float16 on '{}'", name_of(dtype), name_of(device));
-  check(head_dim % multiple == 0 && head_dim <= most,
-        "[kv_cache] head_dim is {}, expected a multiple of {} up to {} on '{}'", head_dim, multiple, most,
-        name_of(device));
+  check_usage(dtype == DType::bfloat16 || dtype == DType::float16,
+              "[kv_cache] dtype is {}, expected bfloat16 or float16 on '{}'", name_of(dtype), name_of(device));
+  check_usage(head_dim % multiple == 0 && head_dim <= most,
+              "[kv_cache] head_dim is {}, expected a multiple of {} up to {} on '{}'", head_dim, multiple, most,
+              name_of(device));
 }
 
 void move_device_cache(core::StateOf<KvCache>& cache, int64_t capacity) {

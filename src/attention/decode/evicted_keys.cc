@@ -80,11 +80,12 @@ EvictedShares evicted_shares(const Tensor& q, const KvCache& cache, const Attent
   const Tensor keys = held.as_seen(q.dtype());
   const Problem problem = make_problem(operation, q, keys, keys, q, options);
   const Shape expected = {problem.batch, problem.heads, problem.queries};
-  check(lse.defined() && lse.shape() == expected && lse.dtype() == DType::float32 && lse.contiguous(),
-        "[{}] lse has shape {}, expected float32 {}", operation, to_string(lse.shape()), to_string(expected));
-  check(!problem.has_table(),
-        "[{}] options has a table of biases, expected slopes, because a table does not bound the weight of far keys",
-        operation);
+  check_usage(lse.defined() && lse.shape() == expected && lse.dtype() == DType::float32 && lse.contiguous(),
+              "[{}] lse has shape {}, expected float32 {}", operation, to_string(lse.shape()), to_string(expected));
+  check_usage(
+      !problem.has_table(),
+      "[{}] options has a table of biases, expected slopes, because a table does not bound the weight of far keys",
+      operation);
 
   struct Head {
     double worst = -infinity, lead = -infinity;  // as logarithms
@@ -154,7 +155,8 @@ void leave_gap(KvCache& cache_in, int64_t length) {
   auto& cache = const_cast<core::StateOf<KvCache>&>(
       core::state_of(cache_in));  // the state belongs to the cache, so it may be changed
   cache.check_on_cpu("leave_gap()");
-  check(length % cache_block == 0, "[kv_cache] the gap ends at {}, expected a multiple of {}", length, cache_block);
+  check_usage(length % cache_block == 0, "[kv_cache] the gap ends at {}, expected a multiple of {}", length,
+              cache_block);
   if (length <= cache.length) return;
   std::vector<float> longest;
   for (int64_t head = 0; head < cache.batch * cache.kv_heads; ++head) longest.push_back(cache.norms.longest(head));

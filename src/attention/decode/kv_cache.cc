@@ -24,17 +24,18 @@ using kernels::set_capacity;
 constexpr int64_t most_keys = (int64_t{1} << 31) - 1;  // the limit of attention()
 
 void check_rows(const char* name, const Tensor& tensor, const core::StateOf<KvCache>& cache) {
-  check(tensor.defined() && tensor.axes() == 4,
-        "[kv_cache] {} has shape {}, expected [batch, length, kv_heads, head_dim]", name, tensor.shape());
+  check_usage(tensor.defined() && tensor.axes() == 4,
+              "[kv_cache] {} has shape {}, expected [batch, length, kv_heads, head_dim]", name, tensor.shape());
   const DType dtype = tensor.dtype();
-  check(dtype == DType::float32 || dtype == DType::bfloat16 || dtype == DType::float16,
-        "[kv_cache] {} is {}, expected float32, bfloat16 or float16", name, name_of(dtype));
+  check_usage(dtype == DType::float32 || dtype == DType::bfloat16 || dtype == DType::float16,
+              "[kv_cache] {} is {}, expected float32, bfloat16 or float16", name, name_of(dtype));
   const Shape expected = {cache.batch, tensor.size(1), cache.kv_heads, cache.head_dim};
-  check(tensor.shape() == expected, "[kv_cache] {} has shape {}, expected {}", name, tensor.shape(), expected);
-  check(tensor.size(3) <= 1 || tensor.stride(3) == 1, "[kv_cache] {} has strides {}, expected a unit inner stride",
-        name, tensor.strides());
-  check(tensor.device() == cache.device, "[kv_cache] {} is on '{}', but the cache is on '{}'; copy it with to(Device)",
-        name, name_of(tensor.device()), name_of(cache.device));
+  check_usage(tensor.shape() == expected, "[kv_cache] {} has shape {}, expected {}", name, tensor.shape(), expected);
+  check_usage(tensor.size(3) <= 1 || tensor.stride(3) == 1,
+              "[kv_cache] {} has strides {}, expected a unit inner stride", name, tensor.strides());
+  check_usage(tensor.device() == cache.device,
+              "[kv_cache] {} is on '{}', but the cache is on '{}'; copy it with to(Device)", name,
+              name_of(tensor.device()), name_of(cache.device));
 }
 
 }  // namespace
@@ -80,12 +81,12 @@ void kernels::set_capacity(core::StateOf<KvCache>& cache, int64_t capacity) {
 KvCache::KvCache(int64_t batch, int64_t kv_heads, int64_t head_dim, DType dtype, Device device) {
   constexpr int64_t most = 1 << 30;
   for (const auto& [name, extent] : {std::pair{"batch", batch}, {"kv_heads", kv_heads}, {"head_dim", head_dim}}) {
-    check(extent > 0 && extent <= most, "[kv_cache] {} is {}, expected 1 to {}", name, extent, most);
+    check_usage(extent > 0 && extent <= most, "[kv_cache] {} is {}, expected 1 to {}", name, extent, most);
   }
   if (device != Device::cpu) kernels::check_device_cache(head_dim, dtype, device);
-  check(device != Device::cpu || dtype != DType::int32,
-        "[kv_cache] dtype is {}, expected float32, bfloat16, float16 or q8_0", name_of(dtype));
-  check(batch <= most / kv_heads, "[kv_cache] batch {} times kv_heads {} exceeds {}", batch, kv_heads, most);
+  check_usage(device != Device::cpu || dtype != DType::int32,
+              "[kv_cache] dtype is {}, expected float32, bfloat16, float16 or q8_0", name_of(dtype));
+  check_usage(batch <= most / kv_heads, "[kv_cache] batch {} times kv_heads {} exceeds {}", batch, kv_heads, most);
   state_ = std::make_unique<State>(batch, kv_heads, head_dim, dtype, device);
   set_capacity(*state_, 0);
 }
@@ -131,7 +132,8 @@ Device KvCache::device() const { return state_->device; }
 int64_t KvCache::length() const { return state_->length; }
 int64_t KvCache::capacity() const { return state_->capacity; }
 int64_t KvCache::begin(int64_t kv_head) const {
-  check(kv_head >= 0 && kv_head < kv_heads(), "[kv_cache] kv_head is {}, expected 0 to {}", kv_head, kv_heads() - 1);
+  check_usage(kv_head >= 0 && kv_head < kv_heads(), "[kv_cache] kv_head is {}, expected 0 to {}", kv_head,
+              kv_heads() - 1);
   return state_->begin(kv_head);
 }
 int64_t KvCache::bytes() const {
@@ -153,13 +155,13 @@ void KvCache::append(const Tensor& k, const Tensor& v) {
   State& cache = *state_;
   check_rows("k", k, cache);
   check_rows("v", v, cache);
-  check(v.size(1) == k.size(1), "[kv_cache] v has length {}, expected {}, the length of k", v.size(1), k.size(1));
+  check_usage(v.size(1) == k.size(1), "[kv_cache] v has length {}, expected {}, the length of k", v.size(1), k.size(1));
   const int64_t added = k.size(1);
   if (added == 0) return;
   const int64_t first = cache.length, length = first + added;
-  check(added <= most_keys - first,
-        "[kv_cache] the cache has {} keys and {} more were given, expected at most {} in total", first, added,
-        most_keys);
+  check_usage(added <= most_keys - first,
+              "[kv_cache] the cache has {} keys and {} more were given, expected at most {} in total", first, added,
+              most_keys);
   const Tensor held_k = cache.k, held_v = cache.v;  // keeps the old memory alive, because k and v may be views of it
   if (length > cache.capacity) {
     const int64_t more = (cache.capacity - cache.shared.end) / 2;
@@ -211,17 +213,17 @@ void KvCache::append(const Tensor& k, const Tensor& v) {
 }
 
 void KvCache::reserve(int64_t keys) {
-  check(keys >= 0 && keys <= most_keys, "[kv_cache] reserve({}), expected 0 to {} keys", keys, most_keys);
+  check_usage(keys >= 0 && keys <= most_keys, "[kv_cache] reserve({}), expected 0 to {} keys", keys, most_keys);
   const int64_t capacity = core::ceil_div(keys, cache_block) * cache_block;
   if (capacity > state_->capacity) set_capacity(*state_, capacity);
 }
 
 void KvCache::truncate(int64_t length) {
   State& cache = *state_;
-  check(length >= 0 && length <= cache.length, "[kv_cache] truncate({}), expected 0 to the length, {}", length,
-        cache.length);
+  check_usage(length >= 0 && length <= cache.length, "[kv_cache] truncate({}), expected 0 to the length, {}", length,
+              cache.length);
   const int64_t least = *std::max_element(cache.begins.begin(), cache.begins.end());
-  check(length >= least, "[kv_cache] truncate({}), but a head has evicted the keys before {}", length, least);
+  check_usage(length >= least, "[kv_cache] truncate({}), but a head has evicted the keys before {}", length, least);
   if (cache.device != Device::cpu) return kernels::truncate_on_device(cache, length);
   const int64_t whole = length / cache_block * cache_block;
   cache.length = length;
@@ -244,16 +246,16 @@ void KvCache::truncate(int64_t length) {
 void KvCache::evict(std::span<const int64_t> begins, int64_t room) {
   State& cache = *state_;
   cache.check_on_cpu("evict()");
-  check(static_cast<int64_t>(begins.size()) == cache.kv_heads,
-        "[kv_cache] evict() was called with {} first keys, expected one for each of {} heads", begins.size(),
-        cache.kv_heads);
-  check(room >= 0 && room <= most_keys - cache.length,
-        "[kv_cache] evict() would leave {} keys after {}, expected 0 to {}", room, cache.length, most_keys);
+  check_usage(static_cast<int64_t>(begins.size()) == cache.kv_heads,
+              "[kv_cache] evict() was called with {} first keys, expected one for each of {} heads", begins.size(),
+              cache.kv_heads);
+  check_usage(room >= 0 && room <= most_keys - cache.length,
+              "[kv_cache] evict() would leave {} keys after {}, expected 0 to {}", room, cache.length, most_keys);
   std::vector<int64_t> kept = cache.begins;
   for (size_t h = 0; h < kept.size(); ++h) {
-    check(begins[h] >= 0 && begins[h] <= cache.length,
-          "[kv_cache] evict() has first key {1} for head {0}, expected 0 to the length, {2}", h, begins[h],
-          cache.length);
+    check_usage(begins[h] >= 0 && begins[h] <= cache.length,
+                "[kv_cache] evict() has first key {1} for head {0}, expected 0 to the length, {2}", h, begins[h],
+                cache.length);
     kept[h] = std::max(kept[h], begins[h] / cache_block * cache_block);
   }
   const std::vector<int64_t> before = cache.begins;
@@ -278,9 +280,9 @@ namespace {
 
 /// The rows of all heads as [batch, length, kv_heads, head_dim].
 Tensor view_of(const core::StateOf<KvCache>& cache, const Tensor& tensor) {
-  check(!cache.has_evicted(), "[kv_cache] the heads have evicted different keys, so they have no common shape");
-  check(cache.shared.end == 0, "[kv_cache] {} keys are shared with another cache; copy them with own() first",
-        cache.shared.end);
+  check_usage(!cache.has_evicted(), "[kv_cache] the heads have evicted different keys, so they have no common shape");
+  check_usage(cache.shared.end == 0, "[kv_cache] {} keys are shared with another cache; copy them with own() first",
+              cache.shared.end);
   if (cache.dtype == DType::q8_0) return kernels::widened_rows(cache, tensor);
   const int64_t of_head = cache.capacity * cache.stride;
   return Tensor::view(tensor.raw(), {cache.batch, cache.length, cache.kv_heads, cache.head_dim}, cache.dtype,

@@ -87,8 +87,8 @@ struct [[gnu::visibility("hidden")]] KvCache::State {
   int64_t begin(int64_t head) const { return begins[static_cast<size_t>(head)]; }
   /// Throws Error unless the cache is in the CPU's memory, because no device supports this operation.
   void check_on_cpu(const char* operation) const {
-    check(device == Device::cpu, "[kv_cache] {} needs a cache in the CPU's memory, but this cache is on '{}'",
-          operation, name_of(device));
+    check_usage(device == Device::cpu, "[kv_cache] {} needs a cache in the CPU's memory, but this cache is on '{}'",
+                operation, name_of(device));
   }
   bool has_evicted() const {
     return std::any_of(begins.begin(), begins.end(), [](int64_t b) { return b > 0; });
@@ -128,14 +128,12 @@ namespace kernels {
 
 /// Throws Error for options that are not supported with a cache.
 inline void check_cached_options(const char* operation, const AttentionOptions& options) {
-  check(options.dropout_p == 0, "[{}] options.dropout_p is {}, expected 0", operation, options.dropout_p);
-  check(options.cu_seqlens_q.empty() && options.cu_seqlens_k.empty(),
-        "[{}] options.cu_seqlens is set, expected it to be empty, because a cache holds no packed sequences",
-        operation);
-  check(
-      !options.block_table && options.seqused_k.empty() && options.leftpad_k.empty(),
-      "[{}] options.block_table, seqused_k or leftpad_k is set, expected none of them, because a cache knows its keys",
-      operation);
+  check_usage(options.dropout_p == 0, "[{}] dropout_p is {}, expected 0", operation, options.dropout_p);
+  check_usage(options.cu_seqlens_q.empty() && options.cu_seqlens_k.empty(),
+              "[{}] cu_seqlens is set, expected it to be empty, because a cache holds no packed sequences", operation);
+  check_usage(!options.block_table && options.seqused_k.empty() && options.leftpad_k.empty(),
+              "[{}] block_table, seqused_k or leftpad_k is set, expected none of them, because a cache knows its keys",
+              operation);
 }
 
 /// Moves the keys of each head from `begins` on into new memory with room for `capacity` keys. Keys before `shared` are

@@ -35,27 +35,28 @@ static_assert(SequenceShard::row_multiple % 48 == 0 && SequenceShard::row_multip
 
 void check_call(const char* operation, const SequenceRanks& ranks, int64_t length, const Tensor& q,
                 const AttentionOptions& options) {
-  check(ranks.count >= 1 && ranks.rank >= 0 && ranks.rank < ranks.count,
-        "[{}] ranks.rank is {} of {}, expected 0 to {}", operation, ranks.rank, ranks.count, ranks.count - 1);
-  check(ranks.count == 1 || ranks.exchange, "[{}] ranks.exchange is not set, expected a function for {} ranks",
-        operation, ranks.count);
+  check_usage(ranks.count >= 1 && ranks.rank >= 0 && ranks.rank < ranks.count,
+              "[{}] ranks.rank is {} of {}, expected 0 to {}", operation, ranks.rank, ranks.count, ranks.count - 1);
+  check_usage(ranks.count == 1 || ranks.exchange, "[{}] ranks.exchange is not set, expected a function for {} ranks",
+              operation, ranks.count);
   const char* const given = options.query_offset                                             ? "query_offset"
                             : options.block_table                                            ? "block_table"
                             : !options.seqused_k.empty()                                     ? "seqused_k"
                             : !options.leftpad_k.empty()                                     ? "leftpad_k"
                             : !options.cu_seqlens_q.empty() || !options.cu_seqlens_k.empty() ? "cu_seqlens"
                                                                                              : nullptr;
-  check(given == nullptr, "[{}] options.{} is set, expected whole sequences of {} rows", operation, given ? given : "",
-        length);
-  check(q.device() == Device::cpu, "[{}] q is on '{}', expected 'cpu'; copy the tensors with to(Device::cpu)",
-        operation, name_of(q.device()));
+  check_usage(given == nullptr, "[{}] {} is set, expected whole sequences of {} rows", operation, given ? given : "",
+              length);
+  check_usage(q.device() == Device::cpu, "[{}] q is on '{}', expected 'cpu'; copy the tensors with to(Device::cpu)",
+              operation, name_of(q.device()));
 }
 
 void check_shard(const char* operation, const SequenceRanks& ranks, int64_t length, const Problem& problem) {
   const SequenceShard shard = sequence_shard(length, ranks.rank, ranks.count);
   for (const auto& [name, rows] : {std::pair{"q", problem.queries}, {"k", problem.keys}}) {
-    check(rows == shard.rows, "[{}] {} has {} rows, expected {}, the shard of rank {} of {} in a sequence of {} rows",
-          operation, name, rows, shard.rows, ranks.rank, ranks.count, length);
+    check_usage(rows == shard.rows,
+                "[{}] {} has {} rows, expected {}, the shard of rank {} of {} in a sequence of {} rows", operation,
+                name, rows, shard.rows, ranks.rank, ranks.count, length);
   }
 }
 
@@ -145,7 +146,7 @@ bool forward_with(const SequenceRanks& ranks, const Kernel& kernel, const Views&
     problem.v = view_of(window.v);
     for (Sequence& sequence : problem.sequences) sequence.key_begin = -window.range.begin;
     if (shard.size() > 0) {
-      check(kernel.forward(problem, local), "[{}] the kernel found infinity or NaN in finite keys", forward_name);
+      check_usage(kernel.forward(problem, local), "[{}] the kernel found infinity or NaN in finite keys", forward_name);
     }
     more = enlarge(ranks, part, shard, views.layout.length, mine);
   }
@@ -176,7 +177,7 @@ AttentionState state_within(const SequenceAttentionState& state, const Range& wi
 }  // namespace kernels::halo
 
 SequenceShard sequence_shard(int64_t length, int rank, int ranks) {
-  check(
+  check_usage(
       length >= 0 && ranks >= 1 && rank >= 0 && rank < ranks,
       "[sequence_shard] length is {} and rank {} of {}, expected a length from 0 and a rank below the number of ranks",
       length, rank, ranks);
@@ -219,7 +220,7 @@ void attention_over_ranks(const SequenceRanks& ranks, int64_t length, const Tens
   for (size_t i = 0; i < all.size() && !done; ++i) {
     done = samples.supported(i) && forward_with(ranks, *all[i], views, samples, k, v, local, needs);
   }
-  check(done, "[{}] no kernel supports this call", forward_name);
+  check_usage(done, "[{}] no kernel supports this call", forward_name);
   if (state == nullptr) return;
   state->keys_read.clear();
   for (const Range& range : needs) state->keys_read.emplace_back(range.begin, range.end);
@@ -236,10 +237,11 @@ void attention_over_ranks_backward(const SequenceRanks& ranks, int64_t length, c
   check_shard(backward_name, ranks, length, problem);
   kernels::add_gradients(backward_name, problem, dout, q, k, v, out, state.local, dq, dk, dv, bias_gradients);
   const Layout layout = {length, problem.batch, problem.kv_heads};
-  check(state.keys_read.size() == static_cast<size_t>(ranks.count) * layout.pairs(),
-        "[{}] state has {} key ranges, expected {}; the state must come from the forward call with the same inputs and "
-        "options",
-        backward_name, state.keys_read.size(), static_cast<size_t>(ranks.count) * layout.pairs());
+  check_usage(
+      state.keys_read.size() == static_cast<size_t>(ranks.count) * layout.pairs(),
+      "[{}] state has {} key ranges, expected {}; the state must come from the forward call with the same inputs and "
+      "options",
+      backward_name, state.keys_read.size(), static_cast<size_t>(ranks.count) * layout.pairs());
   core::prepare_dispatch();
   const kernels::FlushDenormals flush;
   KeyRanges needs;

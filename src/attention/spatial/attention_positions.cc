@@ -27,12 +27,12 @@ void check_positions(const char* operation, const char* name, const Tensor& posi
   const bool shaped = positions.defined() && positions.axes() == 3 &&
                       (positions.size(0) == batch || positions.size(0) == 1) && positions.size(1) == length &&
                       positions.size(2) >= 1 && positions.size(2) <= kernels::most_dims;
-  check(shaped, "[{}] {} has shape {}, expected [{} or 1, {}, 1 to {}]: a point for each row of {}", operation, name,
-        positions.shape(), batch, length, kernels::most_dims, of);
-  check(positions.dtype() == DType::float32 || positions.dtype() == DType::int32,
-        "[{}] {} is {}, expected float32 or int32", operation, name, name_of(positions.dtype()));
-  check(positions.contiguous() && positions.device() == Device::cpu, "[{}] {} is not contiguous memory of the CPU",
-        operation, name);
+  check_usage(shaped, "[{}] {} has shape {}, expected [{} or 1, {}, 1 to {}]: a point for each row of {}", operation,
+              name, positions.shape(), batch, length, kernels::most_dims, of);
+  check_usage(positions.dtype() == DType::float32 || positions.dtype() == DType::int32,
+              "[{}] {} is {}, expected float32 or int32", operation, name, name_of(positions.dtype()));
+  check_usage(positions.contiguous() && positions.device() == Device::cpu,
+              "[{}] {} is not contiguous memory of the CPU", operation, name);
 }
 
 /// The rows [begin, begin + count) of a batch entry of positions.
@@ -54,8 +54,8 @@ struct PointsOf {
     for (int64_t row = leading; row < count; ++row) {
       for (size_t axis = 0; axis < dims(); ++axis) {
         const float x = at<float>(row)[axis];
-        check(std::abs(x) <= most, "[{}] {}[{}, {}, {}] is {}, expected a finite number of at most 2^60", operation,
-              name, batch, begin + row, axis, x);
+        check_usage(std::abs(x) <= most, "[{}] {}[{}, {}, {}] is {}, expected a finite number of at most 2^60",
+                    operation, name, batch, begin + row, axis, x);
         points[static_cast<size_t>(row) * dims() + axis] = x;
       }
     }
@@ -88,8 +88,8 @@ struct Layout {
   void order(const char* operation) {
     std::vector<float> of_queries, of_keys;
     if (queries.positions->dtype() == DType::float32) {
-      of_queries = queries.read(operation, "positions.q");
-      of_keys = keys.read(operation, keys.positions == queries.positions ? "positions.q" : "positions.k");
+      of_queries = queries.read(operation, "positions_q");
+      of_keys = keys.read(operation, keys.positions == queries.positions ? "positions_q" : "positions_k");
     } else {
       std::vector<int64_t> origin(queries.dims(), std::numeric_limits<int32_t>::max());
       queries.lower(origin);
@@ -111,12 +111,12 @@ void use_first_rows(const char* operation, const char* name, const std::vector<i
                     SpatialProblem& problem) {
   std::vector<Sequence>& sequences = problem.base.sequences;
   if (used.empty()) return;
-  check(used.size() == sequences.size(), "[{}] options.{} has {} values, expected {}, one for each sequence", operation,
-        name, used.size(), sequences.size());
+  check_usage(used.size() == sequences.size(), "[{}] {} has {} values, expected {}, one for each sequence", operation,
+              name, used.size(), sequences.size());
   for (size_t s = 0; s < used.size(); ++s) {
     const int64_t length = sequences[s].*count;
-    check(used[s] >= 0 && used[s] <= length, "[{}] options.{}[{}] is {}, expected 0 to {}, the length of the sequence",
-          operation, name, s, used[s], length);
+    check_usage(used[s] >= 0 && used[s] <= length, "[{}] {}[{}] is {}, expected 0 to {}, the length of the sequence",
+                operation, name, s, used[s], length);
     problem.padded = problem.padded || used[s] < length;
     sequences[s].*count = used[s];
   }
@@ -170,25 +170,26 @@ SpatialProblem make_spatial_problem(const char* operation, const Tensor& q, cons
   counted.cu_seqlens_k = options.cu_seqlens_k;
   problem.base = make_problem(operation, q, k, v, out, counted);
   Problem& base = problem.base;
-  check(base.device == Device::cpu, "[{}] q is on '{}', expected '{}', the only device of this operation", operation,
-        name_of(base.device), name_of(Device::cpu));
-  check(base.dtype != DType::float16, "[{}] q is {}, expected float32 or bfloat16", operation, name_of(base.dtype));
+  check_usage(base.device == Device::cpu, "[{}] q is on '{}', expected '{}', the only device of this operation",
+              operation, name_of(base.device), name_of(Device::cpu));
+  check_usage(base.dtype != DType::float16, "[{}] q is {}, expected float32 or bfloat16", operation,
+              name_of(base.dtype));
   for (size_t i = 0; i < options.alibi_slopes.size(); ++i) {
-    check(std::isfinite(options.alibi_slopes[i]), "[{}] options.alibi_slopes[{}] is {}, expected a finite number",
-          operation, i, options.alibi_slopes[i]);
+    check_usage(std::isfinite(options.alibi_slopes[i]), "[{}] alibi_slopes[{}] is {}, expected a finite number",
+                operation, i, options.alibi_slopes[i]);
   }
-  check(options.leading >= 0, "[{}] options.leading is {}, expected >= 0", operation, options.leading);
-  check(options.distance == Distance::euclidean || options.distance == Distance::manhattan,
-        "[{}] options.distance is {}, expected Distance::euclidean or Distance::manhattan", operation,
-        static_cast<int>(options.distance));
+  check_usage(options.leading >= 0, "[{}] leading is {}, expected >= 0", operation, options.leading);
+  check_usage(options.distance == Distance::euclidean || options.distance == Distance::manhattan,
+              "[{}] distance is {}, expected Distance::euclidean or Distance::manhattan", operation,
+              static_cast<int>(options.distance));
   problem.distance = options.distance;
   const Tensor& of_keys = positions.k.defined() ? positions.k : positions.q;
-  check_positions(operation, "positions.q", positions.q, base.batch, base.queries, "q");
-  check_positions(operation, positions.k.defined() ? "positions.k" : "positions.q", of_keys, base.batch, base.keys,
+  check_positions(operation, "positions_q", positions.q, base.batch, base.queries, "q");
+  check_positions(operation, positions.k.defined() ? "positions_k" : "positions_q", of_keys, base.batch, base.keys,
                   "k");
-  check(of_keys.dtype() == positions.q.dtype() && of_keys.size(2) == positions.q.size(2),
-        "[{}] positions.k has {} dimensions of {}, expected {} of {} like positions.q", operation, of_keys.size(2),
-        name_of(of_keys.dtype()), positions.q.size(2), name_of(positions.q.dtype()));
+  check_usage(of_keys.dtype() == positions.q.dtype() && of_keys.size(2) == positions.q.size(2),
+              "[{}] positions_k has {} dimensions of {}, expected {} of {} like positions_q", operation,
+              of_keys.size(2), name_of(of_keys.dtype()), positions.q.size(2), name_of(positions.q.dtype()));
   use_first_rows(operation, "seqused_q", options.seqused_q, &Sequence::queries, problem);
   use_first_rows(operation, "seqused_k", options.seqused_k, &Sequence::keys, problem);
   std::vector<Layout> layouts;
@@ -230,7 +231,9 @@ void attention_positions(const Tensor& q, const Tensor& k, const Tensor& v, cons
   constexpr const char* operation = "attention_positions";
   const SpatialProblem problem = kernels::make_spatial_problem(operation, q, k, v, positions, options, out);
   const Problem& base = problem.base;
-  for (const auto& [name, input] : {std::pair{"q", &q}, {"k", &k}, {"v", &v}}) {
+  const std::pair<const char*, const Tensor*> inputs[] = {
+      {"q", &q}, {"k", &k}, {"v", &v}, {"positions_q", &positions.q}, {"positions_k", &positions.k}};
+  for (const auto& [name, input] : inputs) {
     kernels::check_apart(operation, "out", out, name, *input);
   }
   if (state != nullptr) {
@@ -272,16 +275,17 @@ void attention_positions_backward(const Tensor& dout, const Tensor& q, const Ten
   core::state_of(counted.kernel).lse = state.lse;
   const kernels::BiasSums sums = kernels::add_gradients(operation, base, dout, q, k, v, out, counted, dq, dk, dv,
                                                         {.dtable = nullptr, .dslopes = dslopes});
-  check(state.lse_low.defined() && state.lse_low.shape() == state.lse.shape() &&
-            state.lse_low.dtype() == DType::float32 && state.lse_low.contiguous(),
-        "[{}] state.lse_low has shape {}, expected {} like state.lse", operation, state.lse_low.shape(),
-        state.lse.shape());
+  check_usage(state.lse_low.defined() && state.lse_low.shape() == state.lse.shape() &&
+                  state.lse_low.dtype() == DType::float32 && state.lse_low.contiguous(),
+              "[{}] state.lse_low has shape {}, expected {} like state.lse", operation, state.lse_low.shape(),
+              state.lse.shape());
   const int64_t words = AttentionPositionsState::words(base.batch, base.queries, base.heads, options);
-  check(state.stops.defined() && state.stops.dtype() == DType::int32 && state.stops.contiguous() &&
-            state.stops.elements() == words,
-        "[{}] state.stops has shape {}, expected int32 [{}]; the state must come from the forward call with the same "
-        "inputs and options",
-        operation, state.stops.shape(), words);
+  check_usage(
+      state.stops.defined() && state.stops.dtype() == DType::int32 && state.stops.contiguous() &&
+          state.stops.elements() == words,
+      "[{}] state.stops has shape {}, expected int32 [{}]; the state must come from the forward call with the same "
+      "inputs and options",
+      operation, state.stops.shape(), words);
   if (problem.padded) {
     for_padding(base, &Sequence::query_begin, &Sequence::queries, base.queries,
                 [&](int64_t batch, const Range& rows) { zero_rows(base, base.dq, batch, rows, base.heads); });

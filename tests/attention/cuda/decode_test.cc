@@ -266,7 +266,7 @@ TEST(DecodeCuda, WhatItDoesNotTakeIsRefused) {
   expect_error([&] { evicted_share(in.q, cache, {}, in.q); }, "evicted_share() needs a cache in the CPU's memory");
   expect_error([&] { attention_decode(in.q, cache); }, "[attention_decode] k is on 'cuda', but q is on 'cpu'");
   expect_error([&] { attention_decode(there(in.q).to(DType::float16), cache); }, "[attention_decode] k is bfloat16");
-  expect_error([&] { attention_decode(there(in.q), cache, {.dropout_p = 0.5f}); }, "options.dropout_p");
+  expect_error([&] { attention_decode(there(in.q), cache, {.dropout_p = 0.5f}); }, "dropout_p");
   AttentionOptions buckets;
   buckets.buckets = BucketedBias{random_tensor({32, 2}, 5), 128};
   expect_error([&] { attention_decode(there(in.q), cache, buckets); }, "the bias is a table");

@@ -268,9 +268,9 @@ TEST(Decode, ErrorsNameTheArgument) {
   expect_error([&] { decode(Tensor({1, 1, 2, 8}), Tensor({1, 1, 2, 8})); }, "head_dim");
   expect_error([&] { decode(q, Tensor({1, 2, 2, 16})); }, "[attention_decode] out");
   expect_error([&] { decode(q.to(DType::float16), out); }, "[attention_decode] out is float32");
-  expect_error([&] { decode(q, out, {.dropout_p = 0.5f}); }, "options.dropout_p");
-  expect_error([&] { decode(q, out, {.cu_seqlens_q = {0, 1}, .cu_seqlens_k = {0, 10}}); }, "options.cu_seqlens");
-  expect_error([&] { decode(q, out, {.alibi_slopes = {0.5f}}); }, "options.alibi_slopes");
+  expect_error([&] { decode(q, out, {.dropout_p = 0.5f}); }, "dropout_p");
+  expect_error([&] { decode(q, out, {.cu_seqlens_q = {0, 1}, .cu_seqlens_k = {0, 10}}); }, "cu_seqlens");
+  expect_error([&] { decode(q, out, {.alibi_slopes = {0.5f}}); }, "alibi_slopes");
 }
 
 }  // namespace

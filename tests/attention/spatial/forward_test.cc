@@ -160,35 +160,35 @@ TEST(AttentionPositions, Errors) {
   };
   using Options = AttentionPositionsOptions;
   expect([](SpatialTensors& t, Options&) { t.positions.q = Tensor(); },
-         "positions.q has shape [], expected [2 or 1, 5, 1 to 3]");
+         "positions_q has shape [], expected [2 or 1, 5, 1 to 3]");
   expect([](SpatialTensors& t, Options&) { t.positions.k = Tensor(); },
-         "positions.q has shape [2, 5, 2], expected [2 or 1, 6");
-  expect([](SpatialTensors& t, Options&) { t.positions.k = Tensor({2, 6, 4}); }, "positions.k has shape [2, 6, 4]");
-  expect([](SpatialTensors& t, Options&) { t.positions.k = Tensor({3, 6, 2}); }, "positions.k has shape [3, 6, 2]");
+         "positions_q has shape [2, 5, 2], expected [2 or 1, 6");
+  expect([](SpatialTensors& t, Options&) { t.positions.k = Tensor({2, 6, 4}); }, "positions_k has shape [2, 6, 4]");
+  expect([](SpatialTensors& t, Options&) { t.positions.k = Tensor({3, 6, 2}); }, "positions_k has shape [3, 6, 2]");
   expect(
       [](SpatialTensors& t, Options&) {
         t.positions.k = Tensor({1, 6, 3});
       },
-      "positions.k has 3 dimensions of float32, expected 2");
+      "positions_k has 3 dimensions of float32, expected 2");
   expect(
       [](SpatialTensors& t, Options&) {
         t.positions.k = Tensor({1, 6, 2}, DType::int32);
       },
-      "positions.k has 2 dimensions of int32");
+      "positions_k has 2 dimensions of int32");
   expect(
       [](SpatialTensors& t, Options&) {
         t.positions.k = Tensor({1, 6, 2}, DType::bfloat16);
       },
       "expected float32 or int32");
-  expect([](SpatialTensors& t, Options&) { t.positions.k.data<float>()[13] = NAN; }, "positions.k[1, 0, 1] is nan");
+  expect([](SpatialTensors& t, Options&) { t.positions.k.data<float>()[13] = NAN; }, "positions_k[1, 0, 1] is nan");
   expect([](SpatialTensors& t, Options&) { t.positions.q.data<float>()[0] = 0x1p61f; },
          "expected a finite number of at most 2^60");
-  expect([](SpatialTensors&, Options& o) { o.alibi_slopes[1] = HUGE_VALF; }, "options.alibi_slopes[1] is inf");
-  expect([](SpatialTensors&, Options& o) { o.alibi_slopes = {1}; }, "options.alibi_slopes has 1 values");
-  expect([](SpatialTensors&, Options& o) { o.leading = -1; }, "options.leading is -1");
-  expect([](SpatialTensors&, Options& o) { o.tolerance = 1; }, "options.tolerance is 1");
-  expect([](SpatialTensors&, Options& o) { o.seqused_k = {6}; }, "options.seqused_k has 1 values, expected 2");
-  expect([](SpatialTensors&, Options& o) { o.seqused_q = {5, 6}; }, "options.seqused_q[1] is 6, expected 0 to 5");
+  expect([](SpatialTensors&, Options& o) { o.alibi_slopes[1] = HUGE_VALF; }, "alibi_slopes[1] is inf");
+  expect([](SpatialTensors&, Options& o) { o.alibi_slopes = {1}; }, "alibi_slopes has 1 values");
+  expect([](SpatialTensors&, Options& o) { o.leading = -1; }, "leading is -1");
+  expect([](SpatialTensors&, Options& o) { o.tolerance = 1; }, "tolerance is 1");
+  expect([](SpatialTensors&, Options& o) { o.seqused_k = {6}; }, "seqused_k has 1 values, expected 2");
+  expect([](SpatialTensors&, Options& o) { o.seqused_q = {5, 6}; }, "seqused_q[1] is 6, expected 0 to 5");
   expect([](SpatialTensors& t, Options&) { t.out = t.q; }, "[attention_positions] out shares memory with q");
 }
 

@@ -1,0 +1,431 @@
+"""Forward-mode derivatives, the transforms of torch.func, deferred initialization and unusual tensors in PyTorch."""
+
+import copy
+import functools
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import alibi_attention as alibi  # noqa: E402
+from torch.autograd import forward_ad  # noqa: E402
+
+H, D, SCALE = 4, 8, 8**-0.5
+
+
+def draw(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed + sum(shape)))
+
+
+def plain(q, k, v, slopes=None, *, causal=True, window=None, after=None, softcap=0.0, scale=SCALE, metric=None, seen=None):
+    """(out, lse) in float64, by PyTorch's own operations."""
+    q, k, v = q.double(), k.double(), v.double()
+    k, v = (x.repeat_interleave(q.shape[2] // k.shape[2], 2) for x in (k, v))
+    distance = torch.arange(k.shape[1] - q.shape[1], k.shape[1])[:, None] - torch.arange(k.shape[1])
+    scores = scale * torch.einsum("bihd,bjhd->bhij", q, k)
+    if softcap:
+        scores = softcap * torch.tanh(scores / softcap)
+    if slopes is not None:
+        bias = -slopes.double().reshape(-1, slopes.shape[-1], 1, 1) * (distance.abs() if metric is None else metric)
+        if after is not None:
+            behind = -after.double().reshape(-1, after.shape[-1], 1, 1) * distance.abs()
+            bias = torch.where(distance < 0, behind, bias)
+        scores = scores + bias
+    if metric is None:
+        visible = distance >= 0 if causal else torch.ones_like(distance, dtype=torch.bool)
+        if window is not None:
+            visible = visible & (distance <= window[0]) & (distance >= -window[1])
+        scores = scores.masked_fill(~visible, float("-inf"))
+    if seen is not None:
+        scores = scores.masked_fill(~seen, float("-inf"))
+    return torch.einsum("bhij,bjhd->bihd", scores.softmax(-1), v), scores.logsumexp(-1)
+
+
+def close(found, expected, tolerance=2e-5):
+    if isinstance(found, (tuple, list)):
+        assert len(found) == len(expected)
+        for one, other in zip(found, expected):
+            close(one, other, tolerance)
+        return
+    assert found.shape == expected.shape
+    difference = (found.double() - expected).abs().max().item() if found.numel() else 0
+    assert difference <= tolerance * max(1, expected.abs().max().item()), difference
+
+
+def forward_mode(function, primals, tangents):
+    """By dual numbers, as torch.func.jvp gives it."""
+    with forward_ad.dual_level():
+        duals = [forward_ad.make_dual(x, dx) for x, dx in zip(primals, tangents)]
+        outputs = function(*duals)
+        parts = [forward_ad.unpack_dual(x) for x in outputs]
+        return tuple(x.primal for x in parts), tuple(x.tangent for x in parts)
+
+
+CASES = {
+    "causal": ({}, {}),
+    "both sides": ({"causal": False}, {"causal": False}),
+    "softcap": ({"softcap": 0.7}, {"softcap": 0.7}),
+    "window": ({"causal": False, "window_size": (4, 2)}, {"causal": False, "window": (4, 2)}),
+    "scale": ({"softmax_scale": 0.3}, {"scale": 0.3}),
+    "skipping": ({"tolerance": 2**-24}, {}),
+}
+
+
+@pytest.mark.parametrize("mode", [torch.func.jvp, forward_mode])
+@pytest.mark.parametrize("case", CASES)
+def test_tangents_of_attention(case, mode):
+    ours, theirs = CASES[case]
+    primals = (draw(2, 9, H, D), draw(2, 11, 2, D), draw(2, 11, 2, D, seed=1), torch.tensor(alibi.slopes(H)))
+    tangents = tuple(draw(*x.shape, seed=5) for x in primals)
+
+    def run(q, k, v, slopes):
+        return alibi.attention(q, k, v, alibi_slopes=slopes, return_lse=True, **ours)
+
+    found = mode(run, primals, tangents)
+    expected = torch.func.jvp(lambda *x: plain(*x, **theirs), tuple(x.double() for x in primals),
+                              tuple(x.double() for x in tangents))  # fmt: skip
+    close(found, expected)
+    assert found[1][0].abs().max() > 0.1 and found[1][1].abs().max() > 0.1
+
+
+def test_tangents_of_both_slopes_and_of_one_argument():
+    q, k, v = (draw(1, 9, H, D, seed=i) for i in range(3))
+    slopes, after = torch.tensor(alibi.slopes(H)), torch.tensor([0.1, 0.0, 0.5, 2.0])
+
+    def run(slopes, after):
+        return alibi.attention(q, k, v, alibi_slopes=slopes, alibi_slopes_after=after, causal=False)
+
+    given = (slopes, after), (draw(H), draw(H, seed=1))
+    expected = torch.func.jvp(lambda a, b: plain(q, k, v, a, after=b, causal=False)[0], *given)
+    close(torch.func.jvp(run, *given), expected)
+    closed = torch.tensor([0.1, float("inf"), 0.5, 2.0])
+    one = torch.func.jvp(lambda v: alibi.attention(q, k, v, alibi_slopes=slopes, alibi_slopes_after=closed, causal=False), (v,), (k,))
+    close(one[1], alibi.attention(q, k, k, alibi_slopes=slopes, alibi_slopes_after=closed, causal=False))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_tangents_of_narrow_types(dtype):
+    primals = tuple(draw(1, 9, H, D, seed=i).to(dtype) for i in range(3))
+    tangents = tuple(draw(1, 9, H, D, seed=i + 5).to(dtype) for i in range(3))
+    found = torch.func.jvp(alibi.attention, primals, tangents)
+    assert found[1].dtype == dtype
+    expected = torch.func.jvp(lambda *x: plain(*x)[0], tuple(x.double() for x in primals), tuple(x.double() for x in tangents))
+    close(found, expected, 2e-2)
+
+
+def test_tangents_through_every_function():
+    q, k, v = (draw(2, 9, H, D, seed=i) for i in range(3))
+    slopes = torch.tensor(alibi.slopes(H))
+    tangents = tuple(draw(2, 9, H, D, seed=i + 5) for i in range(3))
+    expected = torch.func.jvp(lambda *x: plain(*x, slopes)[0], (q, k, v), tangents)
+    close(torch.func.jvp(lambda *x: alibi.flash_attn_func(*x, causal=True, alibi_slopes=slopes), (q, k, v), tangents), expected)
+    offsets = torch.tensor([0, 9, 18])
+
+    def packed(*given):
+        return alibi.flash_attn_varlen_func(*(x.flatten(0, 1) for x in given), offsets, offsets, 9, 9, causal=True,
+                                            alibi_slopes=slopes).unflatten(0, (2, 9))  # fmt: skip
+
+    close(torch.func.jvp(packed, (q, k, v), tangents), expected)
+    padding = torch.zeros(2, 9, dtype=torch.bool)
+    padding[1, :4] = True
+
+    def padded(*given):
+        return alibi.attention(*given, alibi_slopes=slopes, key_padding_mask=padding)
+
+    found = torch.func.jvp(padded, (q, k, v), tangents)[1]
+    close(found[:1], expected[1][:1])
+    alone = torch.func.jvp(lambda *x: plain(*x, slopes)[0], *(tuple(x[1:, 4:] for x in y) for y in ((q, k, v), tangents)))
+    close(found[1:, 4:], alone[1])
+    assert found[1, :4].abs().max() == 0
+
+    layer = alibi.AlibiAttention(H * D, H, learned_slopes=True, bias=True)
+    x, dx = draw(2, 9, H * D), draw(2, 9, H * D, seed=3)
+
+    def by_hand(x):
+        heads = torch.nn.functional.linear(x, layer.qkv.weight.double(), layer.qkv.bias.double()).view(2, 9, 3 * H, D)
+        out = plain(*heads.split(H, 2), layer.slopes)[0]
+        return torch.nn.functional.linear(out.flatten(2), layer.out.weight.double(), layer.out.bias.double())
+
+    expected = torch.func.jvp(by_hand, (x.double(),), (dx.double(),))
+    for mode in (torch.func.jvp, lambda f, *given: tuple(y[0] for y in forward_mode(lambda x: (f(x),), *given))):
+        close(mode(layer, (x,), (dx,)), expected)
+
+
+@pytest.mark.parametrize("distance", ["euclidean", "manhattan"])
+def test_tangents_of_positions(distance):
+    primals = (*(draw(2, 7, H, D, seed=i) for i in range(3)), torch.tensor(alibi.slopes(H)))
+    tangents = tuple(draw(*x.shape, seed=5) for x in primals)
+    points = draw(2, 7, 2)
+    used = torch.tensor([7, 5])
+    metric = (points[:, :, None] - points[:, None]).double()
+    metric = metric.norm(dim=-1) if distance == "euclidean" else metric.abs().sum(-1)
+    metric[:, :1], metric[:, :, :1] = 0, 0
+    seen = (torch.arange(7) < used[:, None])[:, None, None]
+
+    def run(q, k, v, slopes):
+        return alibi.attention_positions(q, k, v, points, alibi_slopes=slopes, distance=distance, leading=1, seqused_q=used,
+                                         seqused_k=used)  # fmt: skip
+
+    expected = torch.func.jvp(lambda *x: plain(*x, metric=metric[:, None], seen=seen)[0] * seen.mT[:, 0, :, :, None], primals,
+                              tangents)  # fmt: skip
+    close(torch.func.jvp(run, primals, tangents), expected)
+    close(tuple(x[0] for x in forward_mode(lambda *x: (run(*x),), primals, tangents)), expected)
+    packed = torch.func.jvp(lambda *x: alibi.attention_positions(
+        *(y[:1] for y in x[:3]), points[:1], alibi_slopes=x[3], distance=distance, cu_seqlens_q=[0, 3, 7], cu_seqlens_k=[0, 3, 7]),
+        primals, tangents)  # fmt: skip
+    alone = torch.func.jvp(lambda *x: alibi.attention_positions(
+        *(y[:1, 3:] for y in x[:3]), points[:1, 3:], alibi_slopes=x[3], distance=distance), primals, tangents)  # fmt: skip
+    close(packed[1][:, 3:], alone[1].double())
+
+
+def test_transforms_of_torch_func():
+    q, k, v = (draw(2, 7, H, D, seed=i) for i in range(3))
+    slopes, weights = torch.tensor(alibi.slopes(H)), draw(2, 7, H, D, seed=9)
+
+    def loss(run, *given):
+        return (run(*given) * weights).sum()
+
+    ours = functools.partial(loss, lambda q, k, v, s: alibi.attention(q, k, v, alibi_slopes=s))
+    theirs = functools.partial(loss, lambda *x: plain(*x)[0])
+    given, every = (q, k, v, slopes), (0, 1, 2, 3)
+    close(torch.func.grad(ours, every)(*given), torch.func.grad(theirs, every)(*given))
+    _, back = torch.func.vjp(ours, *given)
+    close(back(torch.tensor(1.0)), torch.func.grad(theirs, every)(*given))
+    small = [x[:1, :3, :, :2] for x in (q, k, v)]
+    for transform in (torch.func.jacrev, torch.func.jacfwd):
+        found = transform(lambda *x: alibi.attention(*x, softmax_scale=SCALE), (0, 1, 2))(*small)
+        close(found, transform(lambda *x: plain(*x)[0], (0, 1, 2))(*small))
+    many = tuple(torch.stack([x, 2 * x, -x]) for x in (q, k, v))
+
+    def each(transform):
+        return torch.func.vmap(transform, (0, 0, 0, None))(*many, slopes)
+
+    close(each(torch.func.grad(ours, every)), each(torch.func.grad(theirs, every)))
+    close(each(lambda *x: alibi.attention(*x[:3], alibi_slopes=x[3])), each(lambda *x: plain(*x)[0]))
+    swapped = torch.func.vmap(alibi.attention, (1, 0, 1), 2)(many[0].transpose(0, 1), many[1], many[2].transpose(0, 1))
+    assert torch.equal(swapped[:, :, 1], alibi.attention(*(x[1] for x in many)))
+    close(torch.func.grad(lambda q: torch.func.vmap(lambda v: ours(q, k, v, slopes))(many[2]).sum())(q),
+          torch.func.grad(lambda q: torch.func.vmap(lambda v: theirs(q, k, v, slopes))(many[2]).sum())(q))  # fmt: skip
+    points = draw(7, 2)
+    metric = (points[:, None] - points[None]).double().norm(dim=-1)
+
+    def ours_at(q, k, v, s):
+        return loss(lambda q, k, v: alibi.attention_positions(q, k, v, points, alibi_slopes=s), q, k, v)
+
+    def theirs_at(q, k, v, s):
+        return loss(lambda q, k, v: plain(q, k, v, s, metric=metric)[0], q, k, v)
+
+    close(torch.func.grad(ours_at, every)(*given), torch.func.grad(theirs_at, every)(*given))
+    close(each(torch.func.grad(ours_at, every)), each(torch.func.grad(theirs_at, every)))
+    layer = alibi.AlibiAttention(H * D, H, learned_slopes=True)
+    parameters = dict(layer.named_parameters())
+    x = draw(3, 1, 7, H * D)
+    gradients = torch.func.vmap(torch.func.grad(lambda p, x: torch.func.functional_call(layer, p, x).square().sum()), (None, 0))
+    found = gradients(parameters, x)
+    layer(x[1]).square().sum().backward()
+    for name, parameter in parameters.items():
+        close(found[name][1], parameter.grad.double())
+
+
+def test_autocast_within_a_transform():
+    q, k, v = (draw(1, 9, H, D, seed=i) for i in range(3))
+    with torch.autocast("cpu", torch.bfloat16):
+        found = torch.func.grad(lambda q: alibi.attention(q, k, v).float().sum())(q)
+        out = torch.func.vmap(alibi.attention)(*(x[None] for x in (q, k, v)))
+    q.requires_grad_()
+    with torch.autocast("cpu", torch.bfloat16):
+        alibi.attention(q, k, v).float().sum().backward()
+    assert out.dtype == torch.bfloat16 and torch.equal(found, q.grad)
+
+
+def test_what_has_no_derivative_says_so():
+    q, k, v = (draw(1, 5, H, D, seed=i) for i in range(3))
+    out, lse = alibi.attention(q, k, v, return_lse=True)
+    cache = alibi.KvCache(1, H, D)
+    cache.append(k, v)
+    keys, values = k.clone(), v.clone()
+    lengths = torch.tensor([3])
+    calls = {
+        "merge": (lambda out: alibi.merge_attention(out, lse, out, lse)[0], out),
+        "merge lse": (lambda lse: alibi.merge_attention(out, lse, out, lse)[0], lse),
+        "decode": (lambda q: alibi.attention_decode(q, cache), q),
+        "append": (lambda k: cache.append(k, v), k),
+        "with_kvcache": (lambda q: alibi.flash_attn_with_kvcache(q, keys, values), q),
+        "new keys": (lambda k: alibi.flash_attn_with_kvcache(q[:, :1], keys, values, k[:, :1], v[:, :1], cache_seqlens=lengths), k),
+        "pages": (lambda x: alibi.flash_attn_varlen_func(q[0], x, values, [0, 5], [0, 5], 5, 5, block_table=[[0]]), keys),
+        "cache of a layer": (lambda x: alibi.AlibiAttention(H * D, H)(x, alibi.KvCache(1, H, D)), draw(1, 5, H * D)),
+        "dropout": (lambda q: alibi.attention(q, k, v, dropout_p=0.5, dropout_seed=1), q),
+        "positions": (lambda x: alibi.attention_positions(q, k, v, x), draw(5, 2)),
+    }
+    grown = len(cache)
+    for name, (call, x) in calls.items():
+        with pytest.raises(alibi.Error, match="tangent|transform|forward-mode|gradient"):
+            torch.func.jvp(lambda x: call(x), (x,), (torch.ones_like(x),))
+            pytest.fail(name)
+        with torch.no_grad(), pytest.raises(alibi.Error, match="tangent|forward-mode|gradient"):
+            forward_mode(lambda x: (call(x),), (x,), (torch.ones_like(x),))
+            pytest.fail(name)
+    assert len(cache) == grown and torch.equal(keys, k)
+    for twice in (lambda f: torch.func.grad(lambda q: torch.func.grad(f)(q).sum()), torch.func.hessian):
+        with pytest.raises(alibi.Error, match="not twice differentiable"):
+            twice(lambda q: alibi.attention(q, k, v).sum())(q)
+    with pytest.raises(alibi.Error, match="lse has no gradient"):
+        torch.func.grad(lambda q: alibi.attention(q, k, v, return_lse=True)[1].sum())(q)
+    with pytest.raises(alibi.Error, match="call alibi_attention.attention"):
+        torch.func.jvp(lambda q: torch.ops.alibi.attention(q, k, v, None, None, True, 0, 0, 0, None, None, None, None, 0, 0, 0)[0],
+                       (q,), (q,))  # fmt: skip
+    assert not alibi.attention(q.clone().requires_grad_(), k, v, return_lse=True)[1].requires_grad
+
+
+def test_compiled_transforms():
+    q, k, v = (draw(1, 5, H, D, seed=i) for i in range(3))
+
+    def run(q):
+        return torch.func.jvp(lambda q: alibi.attention(q, k, v), (q,), (k,))
+
+    try:
+        found = torch.compile(run, backend="eager")(q)
+    except RuntimeError as error:  # of PyTorch before 2.15, which does not go on without the compiler
+        assert "call alibi_attention.attention() instead, outside of torch.compile" in str(error)
+    else:
+        close(found, torch.func.jvp(lambda q: plain(q, k, v)[0], (q.double(),), (k.double(),)))
+
+
+def test_a_tensor_on_meta_beside_others():
+    given = dict(zip("qkv", (draw(1, 5, H, D, seed=i) for i in range(3))))
+    given |= {"alibi_slopes": torch.tensor(alibi.slopes(H))}
+    offsets = torch.tensor([0, 5], dtype=torch.int32)
+    packed = {"cu_seqlens_q": offsets, "cu_seqlens_k": offsets}
+    points = {"positions_q": draw(5, 2), "positions_k": draw(5, 2)}
+    used = {"seqused_q": torch.tensor([5]), "seqused_k": torch.tensor([5])}
+    out, lse = alibi.attention(*(given[x] for x in "qkv"), return_lse=True)
+    after = {"alibi_slopes_after": given["alibi_slopes"], "causal": False}
+    cache = {"q": given["q"], "k_cache": given["k"].clone(), "v_cache": given["v"].clone(), "cache_seqlens": torch.tensor([3])}
+    decoded = alibi.KvCache(1, H, D)
+    decoded.append(given["k"], given["v"])
+    calls = [
+        (alibi.attention, given | packed | after), (alibi.flash_attn_func, given),
+        (alibi.attention_positions, given | points | used), (alibi.attention_positions, given | points | packed),
+        (alibi.merge_attention, {"out_a": out, "lse_a": lse, "out_b": out, "lse_b": lse}),
+        (alibi.flash_attn_with_kvcache, cache | {"alibi_slopes": given["alibi_slopes"]}),
+        (functools.partial(alibi.attention_decode, cache=decoded), {x: given[x] for x in ("q", "alibi_slopes")}),
+        (decoded.append, {x: given[x] for x in "kv"}),
+    ]  # fmt: skip
+    for call, arguments in calls:
+        for name in [name for name, x in arguments.items() if isinstance(x, torch.Tensor)]:
+            for grads in (False, True):
+                given_here = arguments | {name: arguments[name].to("meta")}
+                if grads and call is alibi.attention and name != "q":
+                    given_here["q"] = arguments["q"].clone().requires_grad_()
+                with pytest.raises((alibi.Error, TypeError, RuntimeError)) as found:
+                    call(**given_here)
+                if name not in ("q", "out_a"):  # then another one is called wrong
+                    assert name.removeprefix("alibi_") in str(found.value), (call, name, found.value)
+    everything = {name: x.to("meta") if isinstance(x, torch.Tensor) else x for name, x in given.items()}
+    assert alibi.attention(**everything).device.type == "meta"
+
+
+@pytest.mark.parametrize("learned", [False, True])
+def test_deferred_initialization(learned):
+    kept = alibi.AlibiAttention(64, 2, learned_slopes=learned)
+    with torch.device("meta"):
+        layer = alibi.AlibiAttention(64, 2, learned_slopes=learned)
+    assert layer.qkv.weight.device.type == "meta"
+    layer.to_empty(device="cpu").load_state_dict(kept.state_dict())
+    x = draw(1, 6, 64)
+    assert torch.equal(layer(x), kept(x)) and torch.equal(layer.slopes, kept.slopes)
+    for change in (copy.deepcopy, lambda y: y.to("meta").to_empty(device="cpu")):
+        again = change(layer)
+        again.load_state_dict(kept.state_dict())
+        assert torch.equal(again(x), kept(x))
+    with torch.device("meta"):  # FSDP and TorchTitan call reset_parameters of each module, without a state
+        fresh = alibi.AlibiAttention(64, 2, learned_slopes=learned)
+    fresh.to_empty(device="cpu")
+    for module in fresh.modules():
+        module.reset_parameters()
+    assert torch.equal(fresh.slopes, kept.slopes) and set(fresh.state_dict()) == set(kept.state_dict())
+    np.testing.assert_allclose(fresh.slopes.detach(), alibi.slopes(2), rtol=1e-6)
+
+
+def refusal(call, arguments, name, bytes_, offset=0):
+    """The message for a tensor whose storage has `bytes_` fewer bytes. (pytest shows tensors of frames that fail, which
+    PyTorch would read past their memory, so no such frame has it.)"""
+    whole = arguments[name].clone()
+    part = whole[offset:]
+    whole.untyped_storage().resize_(0 if bytes_ is None else whole.numel() * 4 - bytes_)
+    try:
+        call(**(arguments | {name: part}))
+    except RuntimeError as error:  # of ours, or of PyTorch's where it makes a view
+        return f"{name} has shape: {error}" if name == "positions_q" and "storage" in str(error) else str(error)
+    return "accepted"
+
+
+def test_tensors_without_memory():
+    given = dict(zip("qkv", (draw(2, 5, H, D, seed=i) for i in range(3))))
+    out, lse = alibi.attention(*given.values(), return_lse=True)
+    cache = alibi.KvCache(2, H, D)
+    calls = [
+        (alibi.attention, given | {"alibi_slopes": torch.tensor(alibi.slopes(H))}), (cache.append, {x: given[x] for x in "kv"}),
+        (alibi.attention_positions, given | {"positions_q": draw(5, 2)}),
+        (alibi.merge_attention, {"out_a": out, "lse_a": lse, "out_b": out, "lse_b": lse}),
+        (alibi.flash_attn_with_kvcache, {"q": given["q"], "k_cache": given["k"], "v_cache": given["v"]}),
+    ]  # fmt: skip
+    for call, arguments in calls:
+        for name, x in arguments.items():
+            for bytes_ in (None, 4):
+                message = refusal(call, arguments, name, bytes_)
+                assert f"{name} has shape" in message, message
+            with pytest.raises(alibi.UsageError, match=f"{name}.*(memory|strides)"):  # strides: PyTorch has expanded a zero
+                call(**(arguments | {name: torch._efficientzerotensor(x.shape)}))
+    half = {name: x if name == "k" else x[1:] for name, x in given.items()}
+    assert "k has shape" in refusal(alibi.attention, half, "k", None, 1)  # its address is not null
+    assert alibi.attention(*(torch.empty(0, 5, H, D) for _ in range(3))).shape == (0, 5, H, D)
+    assert len(cache) == 0
+
+
+def test_negative_views_have_their_sign():
+    given = dict(zip("qkv", (draw(2, 5, H, D, seed=i) for i in range(3))))
+    for name in given:
+        negative = given | {name: torch._neg_view(given[name])}
+        expected = alibi.attention(**(given | {name: -given[name]}))
+        assert torch.equal(alibi.attention(**negative), expected)
+        assert torch.equal(alibi.attention(**{**negative, "q": negative["q"].clone().requires_grad_()}), expected)
+    out, lse = alibi.attention(**given, return_lse=True)
+    found, other = (alibi.merge_attention(f(out), lse, out, lse)[0] for f in (torch._neg_view, torch.neg))
+    assert torch.equal(found, other)
+    caches = [alibi.KvCache(2, H, D) for _ in range(2)]
+    for cache, f in zip(caches, (torch._neg_view, torch.neg)):
+        cache.append(f(given["k"]), f(given["v"]))
+    assert np.array_equal(caches[0].keys(), caches[1].keys()) and np.array_equal(caches[0].values(), caches[1].values())
+    assert torch.equal(alibi.attention_decode(torch._neg_view(given["q"]), caches[0]), alibi.attention_decode(-given["q"], caches[1]))
+    paged = [alibi.flash_attn_with_kvcache(f(given["q"]), f(given["k"]), f(given["v"])) for f in (torch._neg_view, torch.neg)]
+    assert torch.equal(*paged)
+    with pytest.raises(alibi.UsageError, match="k_cache is a view with the opposite sign"):
+        alibi.flash_attn_with_kvcache(given["q"][:, :1], torch._neg_view(given["k"]), given["v"].clone(), given["k"][:, :1],
+                                      given["v"][:, :1], cache_seqlens=2)  # fmt: skip
+
+
+def test_arrays_beside_tensors_are_copied():
+    q, k, v = (draw(1, 6, H, D, seed=i).requires_grad_() for i in range(3))
+    slopes, offsets, points = alibi.slopes(H), np.array([0, 2, 6], np.int32), draw(6, 2).numpy()
+    used, mask = np.array([6], np.int32), np.zeros((1, 6), bool)
+    layer = alibi.AlibiAttention(H * D, H, bias=True)
+    x = draw(1, 6, H * D).requires_grad_()
+    calls = [
+        (lambda: alibi.attention(q, k, v, alibi_slopes=slopes, cu_seqlens_q=offsets, cu_seqlens_k=offsets), (q, k, v)),
+        (lambda: alibi.attention(q, k, v, alibi_slopes=slopes, alibi_slopes_after=slopes, causal=False), (q, k, v)),
+        (lambda: alibi.attention_positions(q, k, v, points, points, alibi_slopes=slopes, seqused_q=used, seqused_k=used), (q, k, v)),
+        (lambda: layer(x, key_padding_mask=mask), (x,)),
+    ]
+    buffers = [slopes, offsets, points, used, mask]
+    before = [y.copy() for y in buffers]
+    for call, inputs in calls:
+        expected = torch.autograd.grad(call().square().sum(), inputs)
+        out = call()
+        for buffer, fill in zip(buffers, (9.0, 1, 3.0, 1, True)):
+            buffer[...] = fill
+        found = torch.autograd.grad(out.square().sum(), inputs)
+        for buffer, values in zip(buffers, before):
+            buffer[...] = values
+        assert all(torch.equal(a, b) for a, b in zip(found, expected))
