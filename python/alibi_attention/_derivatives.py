@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -190,5 +191,5 @@ def tangent_of(primals: tuple[Tensor, ...], tangents: tuple[Tensor | None, ...],
         parts.append(tangent_rows(
             tuple(x[:, of] for x, of in zip(primals, rows, strict=True)),
             tuple(None if x is None else x[:, of] for x, of in zip(tangents, rows, strict=True)),
-            scale, softcap, lambda first, last, at=sequence: bias_of(*at, first, last)))  # fmt: skip
+            scale, softcap, partial(bias_of, *sequence)))  # fmt: skip
     return torch.cat([dout for dout, _ in parts], 1).to(q.dtype), torch.cat([dlse for _, dlse in parts], 2), None, None

@@ -29,8 +29,9 @@ def relative(library: Any, points: Any, others: Any, starts: tuple[Any, Any] | N
     if points.shape[1] == 0:
         return _single(library, points), None if others is None else _single(library, others)
     last = points.shape[1] - 1
+    leading = min(max(leading, 0), last)
     if starts is None:
-        first = points[:, min(leading, last)][:, None]
+        first = points[:, leading][:, None]
         if first.shape[0] != given.shape[0]:
             first = first[:1]
         origins: tuple[Any, ...] = (first, first)
@@ -143,10 +144,10 @@ def attention_positions(
     packed = lengths[0] is not None and lengths[1] is not None and len(lengths[0]) and len(lengths[1])
     starts = (lengths[0], lengths[1]) if packed else None
     leading = _core.integer("attention_positions", "leading", leading)
-    points = relative(np, points_of("positions_q", positions_q), points_of("positions_k", positions_k), starts,
-                      min(max(leading, 0), 2**31))  # fmt: skip
+    points_q, points_k = relative(np, points_of("positions_q", positions_q), points_of("positions_k", positions_k), starts,
+                                  leading)  # fmt: skip
     options = (alibi_slopes, distance, leading, softmax_scale, tolerance, *lengths)
     out = empty_like(q)
     lse = np.empty((q.shape[0], q.shape[2], q.shape[1]), np.float32) if return_lse else None
-    _core.attention_positions(q, k, v, *(_narrow(x) for x in points), out, lse, None, None, options)
+    _core.attention_positions(q, k, v, _narrow(points_q), _narrow(points_k), out, lse, None, None, options)
     return (out, lse) if return_lse else out

@@ -158,7 +158,8 @@ def _points(name: str, given: Any, device: torch.device) -> Tensor | None:
     if given.is_complex() or given.dtype is torch.bool or given.dim() not in (2, 3):
         raise _core.UsageError(f"[attention_positions] {name} is {given.dtype} of shape {tuple(given.shape)}, expected numbers, "
                                "(batch or 1, length, 1 to 3) or (length, 1 to 3)")  # fmt: skip
-    return given[None] if given.dim() == 2 else given
+    points: Tensor = given[None] if given.dim() == 2 else given
+    return points
 
 
 def _narrow(points: Tensor | None) -> Tensor | None:
@@ -203,7 +204,7 @@ def attention_positions(
     if lengths[0] is not None and lengths[1] is not None and lengths[0].shape[0] and lengths[1].shape[0]:
         starts = (lengths[0], lengths[1])
     points = relative(torch, _points("positions_q", positions_q, q.device), _points("positions_k", positions_k, q.device), starts,
-                      max(leading, 0))  # fmt: skip
+                      leading)  # fmt: skip
     scale = 0.0 if softmax_scale is None else float(softmax_scale)
     out, lse, _, _ = _operator(q, k, v, *(_narrow(x) for x in points), slopes, distance, leading, scale, float(tolerance),
                                *lengths)  # fmt: skip

@@ -96,7 +96,8 @@ def _forward(q: Tensor, k: Tensor, v: Tensor, *given: Any) -> tuple[Tensor, Tens
 def _options_on_cuda(q: Tensor, given: tuple[Any, ...]) -> tuple[Any, ...]:
     """Of the operator's arguments after q, k and v."""
     _torch_cuda.check(q, given[5])
-    return _torch_cuda.core_options(*given[:4], given[4] or None, *given[7:])
+    options = (*given[:4], given[4] or None, *given[7:])  # a scale of 0 is the default
+    return _torch_cuda.core_options(*options)
 
 
 def _forward_cuda(q: Tensor, k: Tensor, v: Tensor, *given: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -25,7 +25,7 @@ class Bare:
 class Raises:
     """An object all of whose conversions fail."""
 
-    def _fail(self, *given):
+    def _fail(self, *given, **more):
         raise RuntimeError("this value cannot be converted")
 
     __bool__ = __float__ = __int__ = __index__ = __len__ = __iter__ = __array__ = __str__ = __fspath__ = _fail

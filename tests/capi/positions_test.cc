@@ -96,7 +96,7 @@ TEST_F(CPositions, NamesWhatDoesNotFit) {
   expect([&] { positions.dims = 4; }, "positions.dims is 4, expected 1 to 3");
   expect([&] { positions.integers = 2; }, "positions.integers is 2");
   expect([&] { positions.distance = 2; }, "positions.distance is 2");
-  expect([&] { positions.q = nullptr; }, "positions_q is null");
+  expect([&] { positions.q = nullptr; }, "positions.q is null");
   expect([&] { positions.q_batch = 2; }, "positions_q has shape [2, 9, 2]");
   expect([&] { positions.seqused_q_count = 1; }, "positions.seqused_q is null");
   expect([&] { positions.leading = -1; }, "leading is -1");
