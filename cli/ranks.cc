@@ -30,7 +30,8 @@ void join_ranks(const Command& command) {
   speak_as_rank(*the_world);
   ranks::NamedValues values{{"the command", command.full_name()}};
   // The hosts may have different numbers of cores, and rank 0 alone writes the file of --json.
-  for (const auto& [option, value] : command.given_options({"threads", "json"}).items()) {
+  const nlohmann::ordered_json options = command.given_options({"threads", "json"});
+  for (const auto& [option, value] : options.items()) {
     values.emplace_back(option, value.dump());
   }
   ranks::check_same(*the_world, values);

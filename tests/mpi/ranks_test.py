@@ -138,6 +138,7 @@ class Ranks(MpiCase):
             folder = self.folder / f"host-{rank}"
             shutil.copytree(model if rank == 2 else self.reference, folder / "model")
             text = self.text.read_text(encoding="utf-8")
+            (folder / "valid.txt").write_text(text.replace("fox", "cow"), encoding="utf-8")
             (folder / "text.txt").write_text(text.replace("fox", "cat") if rank == 2 else text, encoding="utf-8")
         train = ("train", self.text, "-o", out, *RUN)
         for before, arguments, message in (
@@ -150,9 +151,9 @@ class Ranks(MpiCase):
                 (host_of_rank(self.folder), ("train", "--config", "model/train.json", "-o", out), "rank 2 on .*seed is 9, on rank 0 it is 0"),
                 (host_of_rank(self.folder), ("eval", "model", self.text), "the hash of the weights"),
                 (host_of_rank(self.folder), ("eval", self.reference, "text.txt"), "the hash of the text is"),
-                (host_of_rank(self.folder), ("embed", self.reference, "text.txt", "-o", out), "the hash of the texts is"),
+                (host_of_rank(self.folder), ("embed", self.reference, "text.txt", "-o", f"{out}.npy"), "the hash of the texts is"),
                 (other_rank(1, "--stride", "7"), ("eval", self.reference, self.text), 'stride is "7"'),
-                (host_of_rank(self.folder), ("compare", "text.txt", "--valid", self.text, "-o", out, "--train-length", "32",
+                (host_of_rank(self.folder), ("compare", "text.txt", "--valid", "valid.txt", "-o", out, "--train-length", "32",
                                              "--lengths", "32", "--train-tokens", "512", "--batch-tokens", "256"), "text is")):
             with self.subTest(arguments=arguments, before=before):
                 output = self.run_ranks(3, *arguments, before=before, code=2, limit=60)
@@ -163,8 +164,8 @@ class Ranks(MpiCase):
     def test_commands_of_one_process_are_refused(self):
         out = self.folder / "written-by-one"
         for arguments in (("generate", self.reference, "--prompt", "the"), ("score", self.reference, self.text),
-                          ("convert", self.reference, "-o", out), ("tokenize", self.text, "-o", out), ("info", self.reference),
-                          ("train", "--plan", "--preset", "tiny"), ("bench", "generate", self.reference)):
+                          ("convert", self.reference, out), ("tokenize", self.text, "-o", out), ("info", self.reference),
+                          ("train", "--plan", "--preset", "tiny"), ("bench", "attention")):
             output = self.run_ranks(3, *arguments, code=2, limit=60)
             self.assertRegex(output, "3 ranks were started together, but `alibi .*" + arguments[0])
             self.assertEqual(output.count("alibi: error"), 1, output)
