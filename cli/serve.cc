@@ -48,15 +48,22 @@ std::string template_of(const std::string& path) {
   return std::string(text::chat_template_like(config.get<std::string>("chat_template")));
 }
 
-/// The key of the file or of the environment.
+/// The key of the file or of the environment; empty if neither is given. Clients send the key in a header, which holds
+/// only visible ASCII characters, so a server with another key would refuse everybody.
 std::string api_key_of(const ServeCommand& options) {
-  std::string key;
-  if (!options.api_key_file.empty()) {
-    key = core::read_file(options.api_key_file, 4096);
-    while (!key.empty() && (key.back() == '\n' || key.back() == '\r')) key.pop_back();
-    check_usage(!key.empty(), "[serve] --api-key-file {} is empty, expected a key", options.api_key_file);
-  } else if (const char* const set = std::getenv("ALIBI_API_KEY")) {
-    key = set;
+  const char* const set = std::getenv("ALIBI_API_KEY");
+  if (options.api_key_file.empty() && set == nullptr) return {};
+  const std::string source = options.api_key_file.empty() ? "ALIBI_API_KEY" : options.api_key_file;
+  std::string key = options.api_key_file.empty() ? set : core::read_file(options.api_key_file, 4096);
+  while (!key.empty() && (key.back() == '\n' || key.back() == '\r')) key.pop_back();
+  check_usage(!key.empty(), "[serve] the API key in {} is empty, expected a key; {}", source,
+              options.api_key_file.empty() ? "unset it to start a server without a key" : "write one to the file");
+  for (size_t i = 0; i < key.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(key[i]);
+    check_usage(byte > 0x20 && byte < 0x7f,
+                "[serve] the API key in {} has the byte 0x{:02x} at position {}, expected one line of ASCII letters, "
+                "digits and signs without spaces",
+                source, byte, i);
   }
   return key;
 }
@@ -88,14 +95,19 @@ void run_serve(ServeCommand options) {
         options.server.host != "localhost") {
       fmt::print(stderr, "alibi: warning: {} may be reached from other machines, and no API key is set\n", url);
     }
-    say("listening on {}\n", url);
+    say("listening on {} (open this address in a browser to try the models)\n", url);
     flush_output();
   });
 }
 
 /// An option for a number of bytes.
-void add_bytes(Command& command, const std::string& name, const std::string& help, int64_t& bytes) {
-  command.value(name, "BYTES", help, [&bytes](const std::string& word) { return read_bytes(word, bytes); });
+void add_bytes(Command& command, const std::string& name, const std::string& help, int64_t& bytes,
+               int64_t most = INT64_MAX) {
+  command.value(name, "BYTES", help, [&bytes, most](const std::string& word) {
+    std::string wrong = read_bytes(word, bytes);
+    if (wrong.empty() && bytes > most) wrong = fmt::format("found '{}', expected at most {} bytes", word, most);
+    return wrong;
+  });
 }
 
 /// An option for a number of seconds.
@@ -147,7 +159,8 @@ void add_serve(CLI::App& app) {
   command.count("--max-connections", server.max_connections,
                 "Maximum number of connections; further ones get status 503");
   add_bytes(command, "--max-body", "Maximum size of the body of a request [4MiB]", server.max_body_bytes);
-  add_bytes(command, "--max-header", "Maximum size of the header of a request [16KiB]", server.max_header_bytes);
+  add_bytes(command, "--max-header", "Maximum size of the header of a request, trailer included [16KiB]",
+            server.max_header_bytes, serve::network::most_header_bytes);
   command.count("--max-inputs", server.api.most_inputs, "Maximum number of texts in a request");
   command.count("--default-max-tokens", server.api.default_max_tokens,
                 "Maximum number of tokens of a reply in a chat that names none");

@@ -70,9 +70,11 @@ struct EngineRequest {
   int64_t samples = 1;  ///< texts after the prompt, at most `slots`; sample i has the random numbers of (seed, i)
   std::optional<int64_t> logprobs = {};         ///< log-probabilities of drawn tokens, with this number of `top`
   std::optional<int64_t> prompt_logprobs = {};  ///< the same for the prompt, whose chunks are then all computed
-  /// Called on the engine's thread after each step that added to a sample. It must return soon and not throw.
+  /// Called on the engine's thread after each step that added to a sample. It must return soon. The request fails with
+  /// what it throws.
   std::function<void(const EngineEvent&)> on_event = {};
-  /// Called once on the engine's thread after the last event, with the result or with what failed.
+  /// Called once on the engine's thread after the last event, with the result or with what failed. Handle::wait()
+  /// throws what it throws.
   std::function<void(const EngineResult*, std::exception_ptr)> on_done = {};
 };
 

@@ -1,7 +1,7 @@
 #include "alibi/engine.h"
 
 #include <algorithm>
-#include <deque>
+#include <list>
 #include <thread>
 #include <utility>
 
@@ -42,9 +42,9 @@ void check_options(const LanguageModel& model, const EngineOptions& options) {
   check_usage(options.slots >= 1, "[engine] slots is {}, expected at least 1", options.slots);
   check_usage(options.chunk_tokens >= 1 && options.chunk_tokens <= 2048,
               "[engine] chunk_tokens is {}, expected 1 to 2048", options.chunk_tokens);
-  check_usage(options.step_tokens >= options.slots + options.chunk_tokens,
-              "[engine] step_tokens is {}, expected at least {}, a token for each slot and a chunk",
-              options.step_tokens, options.slots + options.chunk_tokens);
+  check_usage(options.step_tokens - options.chunk_tokens >= options.slots,
+              "[engine] step_tokens is {}, expected at least slots ({}) + chunk_tokens ({})", options.step_tokens,
+              options.slots, options.chunk_tokens);
   check_usage(options.queue >= 0 && options.max_tokens >= 0 && options.prefix_bytes >= 0,
               "[engine] queue is {}, max_tokens is {} and prefix_bytes is {}, expected at least 0", options.queue,
               options.max_tokens, options.prefix_bytes);
@@ -68,7 +68,7 @@ struct [[gnu::visibility("hidden")]] Engine::State {
   // Shared with other threads under the mutex.
   mutable std::mutex mutex;
   std::condition_variable changed;
-  std::deque<std::shared_ptr<Handle::State>> waiting;
+  std::list<EngineJob> waiting;  // the engine's thread takes jobs out without allocating memory
   bool closed = false, stopped = false;
   EngineStats stats;
   std::thread thread;
@@ -139,9 +139,9 @@ int64_t Engine::State::slots_in_use() const {
 
 void Engine::State::run() {
   while (admit()) {
-    if (!keep) keep.emplace();
     const auto start = Clock::now();
     try {
+      if (!keep) keep.emplace();
       step();
       end_jobs();
       count();
@@ -154,10 +154,10 @@ void Engine::State::run() {
 }
 
 bool Engine::State::admit() {
-  std::vector<std::shared_ptr<Handle::State>> cancelled;
+  std::list<EngineJob> cancelled;
   std::unique_lock lock(mutex);
   const auto cancelled_waiting = [&] {
-    return std::any_of(waiting.begin(), waiting.end(), [](const auto& shared) { return shared->cancelled.load(); });
+    return std::any_of(waiting.begin(), waiting.end(), [](const auto& job) { return job.shared->cancelled.load(); });
   };
   const auto has_work = [&] { return stopped || !jobs.empty() || !waiting.empty() || cancelled_waiting(); };
   if (!changed.wait_for(lock, time_until_idle, has_work)) {
@@ -168,32 +168,25 @@ bool Engine::State::admit() {
     changed.wait(lock, has_work);
   }
   if (stopped) {
-    for (const auto& shared : waiting) shared->cancelled = true;
+    for (EngineJob& job : waiting) job.shared->cancelled = true;
     for (EngineJob& job : jobs) job.shared->cancelled = true;
   }
   for (auto at = waiting.begin(); at != waiting.end();) {
-    if (!(*at)->cancelled) {
-      ++at;
-      continue;
-    }
-    cancelled.push_back(*at);
-    at = waiting.erase(at);
+    const auto job = at++;
+    if (job->shared->cancelled) cancelled.splice(cancelled.end(), waiting, job);
   }
-  while (!waiting.empty() && slots_in_use() + waiting.front()->request.samples <= options.slots) {
-    jobs.push_back({.shared = std::move(waiting.front())});
-    waiting.pop_front();
+  while (!waiting.empty() && slots_in_use() + waiting.front().request().samples <= options.slots) {
+    jobs.splice(jobs.end(), waiting, waiting.begin());
     EngineJob& job = jobs.back();
-    job.result.prompt_tokens = std::ssize(job.request().prompt);
+    job.start = Clock::now();
     job.result.queue_seconds = seconds_between(job.shared->submitted, job.start);
   }
   stats.cancelled += std::ssize(cancelled);
   const bool goes_on = !stopped;
   lock.unlock();
-  for (const auto& shared : cancelled) {
-    EngineResult result;
-    result.cancelled = true;
-    result.prompt_tokens = std::ssize(shared->request.prompt);
-    shared->end(std::move(result), nullptr);
+  for (EngineJob& job : cancelled) {
+    job.result.cancelled = true;
+    job.shared->end(std::move(job.result), nullptr);
   }
   if (!goes_on) end_jobs();
   return goes_on;
@@ -417,9 +410,14 @@ void Engine::State::end_jobs() {
   for (EngineJob& job : ended) {
     if (job.shared->has_ended) continue;  // it failed
     job.result.cancelled = job.goes_on() || job.result.cancelled;
-    for (const auto& text : job.texts) {
-      if (text->goes_on()) text->interrupt();
-      job.result.samples.push_back(text->finish());
+    try {
+      for (const auto& text : job.texts) {
+        if (text->goes_on()) text->interrupt();
+        job.result.samples.push_back(text->finish());
+      }
+    } catch (...) {
+      end(job, std::current_exception());
+      continue;
     }
     {
       const std::lock_guard lock(mutex);
@@ -468,23 +466,26 @@ Engine::Handle Engine::submit(EngineRequest request) {
   state_->check_request(request);
   auto shared = std::make_shared<Handle::State>();
   shared->request = std::move(request);
+  shared->wake = [engine = std::weak_ptr(state_)] {
+    const auto state = engine.lock();
+    if (!state) return;
+    const std::lock_guard lock(state->mutex);
+    state->changed.notify_all();
+  };
+  std::list<EngineJob> one;
+  one.push_back({.shared = shared});
+  one.back().result.prompt_tokens = std::ssize(shared->request.prompt);
   {
     const std::lock_guard lock(state_->mutex);
     if (state_->closed) throw EngineBusy("[engine] it is stopping and takes no further requests");
     const int64_t waiting = std::count_if(state_->waiting.begin(), state_->waiting.end(),
-                                          [](const auto& one) { return !one->cancelled.load(); });
+                                          [](const auto& job) { return !job.shared->cancelled.load(); });
     // A request that finds free slots does not wait longer than a step.
-    if (waiting >= state_->options.queue + (state_->stats.running < state_->options.slots ? 1 : 0)) {
+    if (waiting - (state_->stats.running < state_->options.slots ? 1 : 0) >= state_->options.queue) {
       throw EngineBusy(fmt::format("[engine] {} requests are waiting, which is the limit; try again later", waiting));
     }
-    state_->waiting.push_back(shared);
+    state_->waiting.splice(state_->waiting.end(), one);
     ++state_->stats.requests;
-    shared->wake = [engine = std::weak_ptr(state_)] {
-      const auto state = engine.lock();
-      if (!state) return;
-      const std::lock_guard lock_of_wake(state->mutex);
-      state->changed.notify_all();
-    };
   }
   state_->changed.notify_all();
   return Handle(std::move(shared));

@@ -6,7 +6,7 @@
 
 namespace alibi {
 
-void Engine::Handle::State::end(EngineResult value, const std::exception_ptr& why) {
+void Engine::Handle::State::end(EngineResult value, const std::exception_ptr& why) noexcept {
   {
     const std::lock_guard lock(mutex);
     result = std::move(value);
@@ -15,7 +15,9 @@ void Engine::Handle::State::end(EngineResult value, const std::exception_ptr& wh
   // Once `has_ended` is set, wait() returns, and the caller may destroy what on_done uses.
   try {
     if (request.on_done) request.on_done(failure ? nullptr : &result, failure);
-  } catch (...) {  // this must not end the engine
+  } catch (...) {  // wait() throws it
+    const std::lock_guard lock(mutex);
+    failure = std::current_exception();
   }
   // What the functions hold may hold a handle of this request.
   request.on_event = nullptr;

@@ -33,7 +33,7 @@ struct [[gnu::visibility("hidden")]] Engine::Handle::State {
   EngineResult result;
   std::exception_ptr failure;
 
-  void end(EngineResult value, const std::exception_ptr& why);
+  void end(EngineResult value, const std::exception_ptr& why) noexcept;
 };
 
 }  // namespace alibi

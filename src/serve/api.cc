@@ -41,6 +41,7 @@ Api::Api(Models models, const ApiOptions& options)
   check_usage(!models_.empty(), "[serve] there is no model, expected at least one");
   std::set<std::string> names;
   for (const auto& model : models_) {
+    check_usage(!model->name().empty(), "[serve] the name of a model is empty, expected at least one character");
     check_usage(names.insert(model->name()).second, "[serve] two models are named {}, expected names that differ",
                 model->name());
   }
@@ -81,10 +82,13 @@ void Api::handle(HttpRequest request, Responding responder) {
   answer(*responder, [&] {
     const Route* route = nullptr;
     std::string allowed;
+    // A HEAD request is answered like GET. The network leaves out the body.
+    const std::string_view method = request.method == "HEAD" ? "GET" : std::string_view(request.method);
     for (const Route& one : routes()) {
       if (request.path != one.path) continue;
-      allowed += (allowed.empty() ? "" : ", ") + std::string(one.method);
-      if (request.method == one.method) route = &one;
+      const std::string_view name = one.method;
+      allowed += fmt::format("{}{}", allowed.empty() ? "" : ", ", name == "GET" ? "GET, HEAD" : name);
+      if (method == name) route = &one;
     }
     if (allowed.empty()) throw ApiError{404, fmt::format("there is no endpoint {}", request.path), "", "not_found"};
     if (route == nullptr) {

@@ -89,14 +89,20 @@ EngineRequest Completion::request_for(size_t prompt) {
 
 void Completion::start() {
   const std::lock_guard lock(mutex_);
-  Engine& engine = model_.engine();
   try {
-    for (size_t prompt = 0; prompt < prompts_.size(); ++prompt) handles_.push_back(engine.submit(request_for(prompt)));
+    submit();
   } catch (...) {
     answered_ = true;
     cancel_all();
     throw;
   }
+}
+
+void Completion::submit() {
+  Engine& engine = model_.engine();
+  handles_.reserve(prompts_.size());
+  for (size_t prompt = 0; prompt < prompts_.size(); ++prompt) handles_.push_back(engine.submit(request_for(prompt)));
+  step("submitted");
   responder_->on_cancel([handles = handles_] {
     for (const Engine::Handle& handle : handles) handle.cancel();
   });
@@ -120,6 +126,7 @@ void Completion::cancel_all() {
 void Completion::on_event(size_t prompt, const EngineEvent& event) {
   const std::lock_guard lock(mutex_);
   if (answered_) return;
+  step("event of the engine");  // what this function throws is what the request fails with
   const size_t index = prompt * static_cast<size_t>(parameters_.n) + static_cast<size_t>(event.sample);
   Choice& choice = choices_[index];
   if (event.token) {
@@ -173,21 +180,17 @@ void Completion::send(size_t index, const OrderedJson& choice) {
 void Completion::on_done(size_t prompt, const EngineResult* result, const std::exception_ptr& why) {
   const std::lock_guard lock(mutex_);
   if (answered_) return;
-  if (result == nullptr) return fail(why);
-  results_[prompt] = *result;
-  if (result->cancelled) {
-    fail(std::make_exception_ptr(ApiError{503, "the request was cancelled", "", "cancelled"}));
-  } else if (++ended_ == prompts_.size()) {
-    finish();
+  try {
+    step("end of a request to the engine");
+    if (result == nullptr) std::rethrow_exception(why);
+    if (result->cancelled) throw ApiError{503, "the request was cancelled", "", "cancelled"};
+    results_[prompt] = *result;
+    if (++ended_ == prompts_.size()) finish();
+  } catch (...) {
+    answered_ = true;
+    cancel_all();
+    responder_->fail(std::current_exception());
   }
-}
-
-void Completion::fail(const std::exception_ptr& why) {
-  answered_ = true;
-  cancel_all();
-  if (!parameters_.stream) return responder_->reply(reply_for(why));
-  responder_->event(reply_for(why).body);
-  responder_->end_events();
 }
 
 OrderedJson Completion::usage() const {

@@ -69,11 +69,11 @@ class Completion : public std::enable_shared_from_this<Completion> {
     std::optional<std::chrono::steady_clock::time_point> last_time = {};
   };
 
+  void submit();
   EngineRequest request_for(size_t prompt);
   void on_event(size_t prompt, const EngineEvent& event);
   void on_done(size_t prompt, const EngineResult* result, const std::exception_ptr& why);
   void finish();
-  void fail(const std::exception_ptr& why);
   void send(size_t index, const OrderedJson& choice);
   OrderedJson envelope(bool is_chunk) const;
   OrderedJson choice(size_t prompt, size_t sample) const;

@@ -28,27 +28,30 @@ Reply ApiError::reply() const {
   return reply;
 }
 
-Reply reply_for(const std::exception_ptr& why) {
+ApiError api_error_for(const std::exception_ptr& why) {
   try {
     std::rethrow_exception(why);
   } catch (const ApiError& error) {
-    return error.reply();
+    return error;
   } catch (const EngineBusy& error) {
-    return ApiError{429, error.what(), "", "queue_full"}.reply();
+    return {429, error.what(), "", "queue_full"};
   } catch (const UsageError& error) {
-    return ApiError{400, error.what()}.reply();
+    return {400, error.what()};
   } catch (const std::bad_alloc&) {
-    return ApiError{503, "there is no memory for the request", "", "no_memory"}.reply();
+    return {503, "there is no memory for the request", "", "no_memory"};
   } catch (const std::exception& error) {
-    return ApiError{500, error.what()}.reply();
+    return {500, error.what()};
+  } catch (...) {
+    return {500, "an exception of an unknown type"};
   }
 }
 
-void answer(Responder& responder, const std::function<void()>& work) {
+void answer(Responder& responder, const std::function<void()>& work) noexcept {
   try {
+    step("answer");
     work();
   } catch (...) {
-    responder.reply(reply_for(std::current_exception()));
+    responder.fail(std::current_exception());
   }
 }
 

@@ -54,15 +54,24 @@ class Responder {
   virtual void begin_events() = 0;
   virtual void event(std::string_view data) = 0;
   virtual void end_events() = 0;
+  /// Ends the answer with what failed: an error reply, or the last event of a stream that has begun. The log has the
+  /// cause. Later calls have no effect.
+  virtual void fail(const std::exception_ptr& why) noexcept = 0;
   /// Calls `cancel`, on any thread, if nobody waits for the answer any more: at once if that is so already.
   virtual void on_cancel(std::function<void()> cancel) = 0;
   /// A field of the line in the log.
   virtual void note(const std::string& key, OrderedJson value) = 0;
 };
 
-/// Runs `work`. What it throws becomes an error reply.
-void answer(Responder& responder, const std::function<void()>& work);
-/// The reply for an exception.
-Reply reply_for(const std::exception_ptr& why);
+/// Runs `work`. What it throws ends the answer.
+void answer(Responder& responder, const std::function<void()>& work) noexcept;
+/// The error that a client gets for an exception.
+ApiError api_error_for(const std::exception_ptr& why);
+
+/// Tests set this function before the server starts, to throw at a step. It is called on the thread of the step.
+inline void (*before_step)(const char* name) = nullptr;
+inline void step(const char* name) {
+  if (before_step != nullptr) before_step(name);
+}
 
 }  // namespace alibi::serve

@@ -23,16 +23,18 @@ from encoder_test import TOKENIZER, WORDS
 class Server:
     """A server on a free port."""
 
-    def __init__(self, *arguments, environment=None):
+    def __init__(self, *arguments, environment=None, reads_log=True):
         words = [COMMAND, "serve", *map(str, arguments), "--port", "0"]
         self.process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                         env={**os.environ, **(environment or {})})
         line = self.process.stdout.readline()
         assert line.startswith("listening on http://127.0.0.1:"), line + self.process.stderr.read()
-        self.port = int(line.rsplit(":", 1)[1])
+        assert "in a browser" in line, line
+        self.port = int(line.split(" ")[2].rsplit(":", 1)[1])
         self.errors = []
         self.reader = threading.Thread(target=lambda: self.errors.extend(self.process.stderr), daemon=True)
-        self.reader.start()
+        if reads_log:
+            self.reader.start()
 
     def request(self, method, path, body=None, headers=None, timeout=60):
         """The status, the headers and the body of the answer."""
@@ -95,7 +97,8 @@ class Server:
         if self.process.poll() is None:
             self.process.send_signal(sent)
         code = self.process.wait(timeout=60)
-        self.reader.join(timeout=10)
+        if self.reader.ident:
+            self.reader.join(timeout=10)
         self.process.stdout.close()
         self.process.stderr.close()
         return code
@@ -301,6 +304,17 @@ class Serve(CliTest):
             self.assertEqual(status, expected)
             self.is_error(json.loads(body), "")
             self.assertEqual("Allow" in headers, expected == 405)
+        # HEAD is GET without the body. The next answer on the same connection is read correctly.
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=10)
+        self.addCleanup(connection.close)
+        for path, expected in (("/health", 200), ("/", 200), ("/none", 404), ("/v1/completions", 405)):
+            connection.request("HEAD", path)
+            answer = connection.getresponse()
+            self.assertEqual((answer.status, answer.read()), (expected, b""), path)
+            self.assertGreater(int(answer.headers["Content-Length"]), 0)
+            connection.request("GET", "/health")
+            self.assertEqual(connection.getresponse().read(), b'{"status":"ok"}')
+        self.assertEqual(self.server.raw(b"HEAD /health HTTP/1.1\r\nConnection: close\r\n\r\n").split(b"\r\n\r\n")[1], b"")
         for body, mentions in ((b"", "body"), (b"[]", "object"), (b"{", "body"), (b'{"prompt": "\xff"}', "body"),
                                (b'{"prompt": "\xed\xa0\x80"}', "body"), (b"[" * 50000, "body"), (b'{"a":' * 5000, "body"),
                                (b'{"prompt": "a", "prompt": "b"}', "body"), (b"\0" * 100, "body"), (b"nan", "body")):
@@ -329,6 +343,16 @@ class Serve(CliTest):
         self.assertEqual(status(self.server.raw(b"POST /tokenize HTTP/1.1\r\nContent-Length: 1073741824\r\n\r\n")), 413)
         self.assertEqual(status(self.server.raw(b"POST /tokenize HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
                                                 + b"10000\r\n" + b"x" * 65536 + b"\r\n" + b"10000\r\n" + b"x" * 65536)), 413)
+        # Trailers and lines between chunks have the limit of the header.
+        chunked = b"POST /tokenize HTTP/1.1\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
+        for size, expected in ((3000, 200), (4100, 431), (70000, 431)):
+            self.assertEqual(status(self.server.raw(chunked + b'10\r\n{"prompt": "ab"}\r\n0\r\nX: ' + b"y" * size + b"\r\n\r\n")),
+                             expected)
+            self.assertEqual(status(self.server.raw(chunked + b"10;x=" + b"y" * size + b'\r\n{"prompt": "ab"}\r\n0\r\n\r\n')),
+                             expected)
+        both = chunked.replace(b"Conn", b"X: " + b"y" * 2000 + b"\r\nConn") + b'10\r\n{"prompt": "ab"}\r\n0\r\n'
+        self.assertEqual(status(self.server.raw(both + b"X: " + b"y" * 1900 + b"\r\n\r\n")), 200)
+        self.assertEqual(status(self.server.raw(both + b"X: " + b"y" * 2100 + b"\r\n\r\n")), 431)
         self.assertEqual(status(self.server.raw(b"GET /hea")), 408)  # a header that never ends
         self.assertEqual(status(self.server.raw(b"POST /tokenize HTTP/1.1\r\nContent-Length: 50\r\n\r\n{")), 408)
         with socket.create_connection(("127.0.0.1", self.server.port), timeout=10) as slow:  # slow-loris
@@ -354,14 +378,22 @@ class Serve(CliTest):
         self.assertNotIn(b"chunked", answer)
         self.assertTrue(answer.endswith(b"data: [DONE]\n\n"))
         expects = request_bytes("/tokenize", {"prompt": "a"}, "Expect: 100-continue\r\nConnection: close\r\n")
-        self.assertTrue(self.server.raw(expects).startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 "))
+        header, body = expects.split(b"\r\n\r\n")
+        with socket.create_connection(("127.0.0.1", self.server.port), timeout=10) as connection:
+            connection.sendall(header + b"\r\n\r\n")
+            self.assertEqual(connection.recv(1000), b"HTTP/1.1 100 Continue\r\n\r\n")
+            connection.sendall(body)
+            self.assertTrue(connection.recv(1000).startswith(b"HTTP/1.1 200 "))
+        self.assertTrue(self.server.raw(expects).startswith(b"HTTP/1.1 200 "))  # the body is there already
 
     def test_requests_of_clients_that_leave_are_cancelled(self):
         endless = {"prompt": "a", "max_tokens": 10**9, "n": 2, "ignore_eos": True}
-        for body in ({**endless, "stream": True}, endless):
+        # Clients may have sent bytes of a next request: one, or more than the server reads ahead.
+        for body, more in (({**endless, "stream": True}, b""), (endless, b""), ({**endless, "stream": True}, b"G"),
+                           (endless, b"G"), (endless, b"x" * 100000)):
             before = self.server.metric("alibi_engine_cancelled_total")
             connection = socket.create_connection(("127.0.0.1", self.server.port), timeout=10)
-            connection.sendall(request_bytes("/v1/completions", body))
+            connection.sendall(request_bytes("/v1/completions", body) + more)
             self.server.wait_until(lambda: self.server.metric("alibi_running") == 2)
             if "stream" in body:
                 self.assertIn(b"HTTP/1.1 200 ", connection.recv(1000))
@@ -383,8 +415,8 @@ class Serve(CliTest):
 
 
 class Limits(CliTest):
-    def serve(self, *arguments, environment=None):
-        server = Server(self.model, *arguments, environment=environment)
+    def serve(self, *arguments, environment=None, reads_log=True):
+        server = Server(self.model, *arguments, environment=environment, reads_log=reads_log)
         self.addCleanup(server.stop)
         return server
 
@@ -399,6 +431,49 @@ class Limits(CliTest):
                 self.assertEqual(status, expected, headers)
                 self.assertEqual(found.get("WWW-Authenticate"), "Bearer" if expected == 401 else None)
             self.assertEqual(server.get("/health"), {"status": "ok"})
+
+    def test_keys_that_no_client_can_send_are_refused(self):
+        key = self.folder / "key.txt"
+        for found, mentions in ((b"", "empty"), (b"\n", "empty"), (b"a b\n", "0x20"), (b"a\nb\n", "0x0a"),
+                                (b"\xef\xbb\xbfsecret\n", "0xef"), (b"secret \n", "0x20"), (b"s\0", "0x00")):
+            key.write_bytes(found)
+            self.fails(2, mentions, "serve", self.model, "--port", "0", "--api-key-file", key)
+        result = run("serve", self.model, "--port", "0", environment={"ALIBI_API_KEY": ""})
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertIn("ALIBI_API_KEY is empty", result.stderr)
+        key.write_bytes(b"secret\r\n")
+        server = self.serve("--api-key-file", key, environment={"ALIBI_API_KEY": ""})  # the file is used
+        self.assertEqual(server.request("GET", "/v1/models", headers={"Authorization": "Bearer secret"})[0], 200)
+
+    def test_limits_that_mean_never(self):
+        huge = ["1e10", "1e300"]
+        for seconds in huge:
+            server = self.serve("--request-timeout", seconds, "--body-timeout", seconds, "--idle-timeout", seconds,
+                                "--header-timeout", seconds, "--write-timeout", seconds, "--grace", seconds,
+                                "--max-header", "100KiB", "--max-connections", "9000000000000000000",
+                                "--queue", "9223372036854775807")
+            with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+                data = request_bytes("/v1/completions", {"prompt": "a", "max_tokens": 200, "ignore_eos": True})
+                for part in (data[:3], data[3:-3], data[-3:]):
+                    time.sleep(0.1)
+                    connection.sendall(part)
+                self.assertIn(b"200 OK", connection.recv(100))
+            # A field may be larger than 64 KiB if the limit is.
+            self.assertIn(b"200 OK", server.raw(b"GET /health HTTP/1.1\r\nConnection: close\r\nX: " + b"y" * 90000 + b"\r\n\r\n"))
+            self.assertIn(b"431", server.raw(b"GET /health HTTP/1.1\r\nX: " + b"y" * 110000 + b"\r\n\r\n")[:20])
+            self.assertEqual(server.stop(), 0)
+
+    def test_a_log_that_nobody_reads_stops_nothing(self):
+        server = self.serve(reads_log=False)
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+        self.addCleanup(connection.close)
+        for _ in range(3000):  # a pipe holds 64 KiB
+            connection.request("GET", "/health")
+            self.assertEqual(connection.getresponse().read(), b'{"status":"ok"}')
+        begin = time.monotonic()
+        server.process.send_signal(signal.SIGTERM)
+        self.assertEqual(server.process.wait(timeout=60), 0)
+        self.assertLess(time.monotonic() - begin, 10)
 
     def test_queue_time_and_connections(self):
         server = self.serve("--slots", "1", "--queue", "1", "--request-timeout", "3", "--max-connections", "8",
@@ -474,6 +549,8 @@ class Limits(CliTest):
     def test_it_refuses_wrong_options(self):
         self.fails(2, "names", "serve", self.model, "--name", "a", "--name", "b")
         self.fails(2, "named", "serve", self.model, self.model)
+        self.fails(2, "name of a model is empty", "serve", self.model, "--name", "")
+        self.fails(2, "4294967295 bytes", "serve", self.model, "--max-header", "4GiB")
         self.fails(2, "step_tokens", "serve", self.model, "--step-tokens", "10")
         self.fails(2, "chatml", "serve", self.model, "--chat-template", "x")
         self.fails(2, "--port", "serve", self.model, "--port", "70000")

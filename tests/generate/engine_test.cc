@@ -18,6 +18,7 @@
 #include "core/access.h"
 #include "core/memory.h"
 #include "core/random.h"
+#include "limited_allocations.h"
 #include "testing.h"
 
 namespace alibi {
@@ -342,12 +343,30 @@ TEST(Engine, LeavesNothingThatTheFunctionsOfARequestHold) {
   EngineRequest request{.prompt = tokens(5, 1)};
   request.options.max_tokens = 3;
   request.on_event = [held](const EngineEvent&) {};
-  request.on_done = [held](const EngineResult*, std::exception_ptr) { throw 1; };  // disregarded
+  request.on_done = [held](const EngineResult*, std::exception_ptr) { throw 1; };
   *held = engine.submit(std::move(request));  // a cycle, until the request has ended
   const Engine::Handle handle = **held;
   held.reset();
-  handle.wait();
+  EXPECT_THROW(handle.wait(), int);
   EXPECT_TRUE(watched.expired());
+}
+
+TEST(Engine, ARequestWhoseResultCannotBeMadeFails) {
+  const LanguageModel model = small_model();
+  Engine engine(model);
+  static thread_local std::optional<test::LimitedAllocations> no_memory;  // of the engine's thread
+  EngineRequest request{.prompt = tokens(5, 1)};
+  request.options.max_tokens = 3;
+  EngineRequest next = request;
+  request.on_event = [](const EngineEvent& event) {
+    if (event.end) no_memory.emplace(0);
+  };
+  request.on_done = [](const EngineResult*, const std::exception_ptr&) { no_memory.reset(); };
+  const Engine::Handle handle = engine.submit(request);
+  ASSERT_TRUE(handle.wait_for(20));
+  EXPECT_THROW(handle.wait(), std::bad_alloc);
+  EXPECT_EQ(engine.submit(std::move(next)).wait().samples.size(), 1u);
+  EXPECT_EQ(engine.stats().running, 0);
 }
 
 TEST(Engine, TheQueueIsBounded) {

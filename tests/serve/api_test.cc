@@ -95,6 +95,7 @@ class Kept : public Responder {
     cancel_ = std::move(cancel);
   }
   void note(const std::string&, OrderedJson) override {}
+  void fail(const std::exception_ptr& why) noexcept override { reply(api_error_for(why).reply()); }
 
   Reply wait() {
     std::unique_lock lock(mutex_);
@@ -143,7 +144,7 @@ TEST(Api, AnswersAndRefuses) {
   EXPECT_EQ(answer_of(*api, "/v1/completions", "{}").status, 400);
   EXPECT_EQ(answer_of(*api, "/v1/none", "{}").status, 404);
   EXPECT_EQ(answer_of(*api, "/v1/models", "{}").status, 405);
-  EXPECT_EQ(answer_of(*api, "/v1/models", "{}").headers.at("Allow"), "GET");
+  EXPECT_EQ(answer_of(*api, "/v1/models", "{}").headers.at("Allow"), "GET, HEAD");
   api->close();
   EXPECT_EQ(answer_of(*api, "/v1/completions", R"({"prompt": "a"})").status, 503);
 }

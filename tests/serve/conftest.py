@@ -98,9 +98,10 @@ def tasks(folder):
 class Server:
     """A server on a free port. Its output is kept in `lines`."""
 
-    def __init__(self, *arguments, key=""):
+    def __init__(self, *arguments, key=None):
+        environment = {**os.environ, **({"ALIBI_API_KEY": key} if key else {})}
         self.process = subprocess.Popen([COMMAND, "serve", *map(str, arguments), "--port", "0"], stdout=subprocess.PIPE,
-                                        stderr=subprocess.STDOUT, text=True, env={**os.environ, "ALIBI_API_KEY": key})  # fmt: skip
+                                        stderr=subprocess.STDOUT, text=True, env=environment)  # fmt: skip
         self.lines = []
         self.url = None
         for line in self.process.stdout:
@@ -117,7 +118,7 @@ class Server:
         return self.process.wait(timeout=60)
 
 
-def serving(*arguments, key=""):
+def serving(*arguments, key=None):
     server = Server(*arguments, key=key)
     try:
         yield server

@@ -1,9 +1,12 @@
 #include "serve/network/server.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <boost/asio/signal_set.hpp>
+#include <chrono>
 #include <csignal>
+#include <thread>
 #include <utility>
 
 #include "core/check.h"
@@ -19,7 +22,11 @@ using ErrorCode = boost::system::error_code;
 class Server {
  public:
   Server(Api::Models models, const ServerOptions& options)
-      : shared_{options}, acceptor_(shared_.io), retry_(shared_.io), grace_(shared_.io), signals_(shared_.io) {
+      : shared_{.options = options, .writer = writer_},
+        acceptor_(shared_.io),
+        retry_(shared_.io),
+        grace_(shared_.io),
+        signals_(shared_.io) {
     api_ = std::make_unique<Api>(std::move(models), options.api);
     shared_.api = api_.get();
     shared_.ended = [this] { stop_if_done(); };
@@ -39,10 +46,25 @@ class Server {
     signals_.add(SIGTERM);
     signals_.add(SIGINT);
     signals_.async_wait([this](const ErrorCode& error, int) {
-      if (!error) stop();
+      if (error) return;
+      must_stop_ = true;
+      stop();
     });
-    accept();
-    shared_.io.run();
+    // What belongs to no connection throws out of io.run(), is done again here.
+    bool goes_on = true;
+    while (goes_on) {
+      try {
+        if (must_stop_ && !has_stopped_) stop();
+        if (!accepts_ && !must_stop_) accept();
+        shared_.io.run();
+        shared_.io.restart();
+        goes_on = !is_over_ && shared_.has_lost_answers.exchange(false);
+        for (auto at = shared_.all.begin(); goes_on && at != shared_.all.end();) (*at++)->fail_lost();
+      } catch (...) {
+        shared_.log_failure(std::current_exception());
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));  // until there is memory, for example
+      }
+    }
     api_.reset();  // ends the threads that post to io
   }
 
@@ -63,27 +85,32 @@ class Server {
 
   void accept() {
     acceptor_.async_accept([this](const ErrorCode& error, tcp::socket socket) {
-      if (shared_.stopping) return;
+      accepts_ = false;
+      if (must_stop_) return;
+      step("accept");
       if (error) {  // no file descriptor is free, for example
         retry_.expires_after(std::chrono::milliseconds(100));
         retry_.async_wait([this](const ErrorCode& cancelled) {
-          if (!cancelled && !shared_.stopping) accept();
+          accepts_ = false;
+          if (!cancelled && !must_stop_) accept();
         });
+        accepts_ = true;
         return;
       }
-      const auto count = static_cast<int64_t>(shared_.all.size());
-      const int64_t most = shared_.options.max_connections;
-      if (count < 2 * most) {  // those beyond the limit get an error
+      const size_t count = shared_.all.size();
+      const auto most = static_cast<size_t>(shared_.options.max_connections);
+      if (count / 2 < most) {  // those beyond the limit get an error
         const auto connection = std::make_shared<Connection>(std::move(socket), shared_);
-        count < most ? connection->start() : connection->refuse();
+        connection->run([&] { count < most ? connection->start() : connection->refuse(); });
       }
       accept();
     });
+    accepts_ = true;
   }
 
-  /// Takes no further requests, and ends when those that run have been answered.
+  /// Takes no further requests, and ends when those that run have been answered. It may be called again after it threw.
   void stop() {
-    shared_.log({{"event", "stopping"}, {"connections", shared_.all.size()}});
+    step("stop");
     shared_.stopping = true;
     api_->close();
     ErrorCode ignored;
@@ -92,17 +119,19 @@ class Server {
     signals_.clear(ignored);  // the next signal ends the process
     std::signal(SIGTERM, SIG_DFL);
     std::signal(SIGINT, SIG_DFL);
-    grace_.expires_after(std::chrono::milliseconds(static_cast<int64_t>(1000 * shared_.options.grace_seconds)));
+    grace_.expires_after(duration_of(shared_.options.grace_seconds));
     grace_.async_wait([this](const ErrorCode& error) {
       if (error) return;
-      for (Connection* const connection : connections()) connection->drop(503);
+      is_over_ = true;
+      for (auto at = shared_.all.begin(); at != shared_.all.end();) (*at++)->drop(503);
       shared_.io.stop();
     });
-    for (Connection* const connection : connections()) connection->stop();
+    has_stopped_ = true;
+    const size_t connections = shared_.all.size();
+    for (auto at = shared_.all.begin(); at != shared_.all.end();) (*at++)->stop();
     stop_if_done();
+    shared_.log({{"event", "stopping"}, {"connections", connections}});
   }
-
-  std::vector<Connection*> connections() const { return {shared_.all.begin(), shared_.all.end()}; }
 
   void stop_if_done() {
     if (!shared_.stopping || !shared_.all.empty()) return;
@@ -110,11 +139,14 @@ class Server {
     grace_.cancel(ignored);
   }
 
-  Connections shared_;  // the first member: its io must outlive all others
+  LogWriter writer_{STDERR_FILENO};
+  Connections shared_;  // its io must outlive the members below
   std::unique_ptr<Api> api_;
   tcp::acceptor acceptor_;
   asio::steady_timer retry_, grace_;
   asio::signal_set signals_;
+  bool accepts_ = false;  // a connection or the next attempt is being waited for
+  bool must_stop_ = false, has_stopped_ = false, is_over_ = false;
 };
 
 }  // namespace
