@@ -193,3 +193,54 @@ def tangent_of(primals: tuple[Tensor, ...], tangents: tuple[Tensor | None, ...],
             tuple(None if x is None else x[:, of] for x, of in zip(tangents, rows, strict=True)),
             scale, softcap, partial(bias_of, *sequence)))  # fmt: skip
     return torch.cat([dout for dout, _ in parts], 1).to(q.dtype), torch.cat([dlse for _, dlse in parts], 2), None, None
+
+
+def attention_tangent(ctx: Any, dq: Any, dk: Any, dv: Any, dslopes: Any, dslopes_after: Any, *_: Any) -> tuple[Any, ...]:
+    q, k, v, *_, slopes, slopes_after, _, cu_q, cu_k = ctx.saved_tensors
+    causal, window, scale, dropout_p, offset, _, after, softcap = ctx.plain
+    if dropout_p:
+        raise UsageError(f"[attention] dropout_p is {dropout_p}, expected 0 in forward-mode differentiation")
+    if not after:
+        after = window
+
+    def bias_of(entries: slice, of_q: slice, of_k: slice, first: int, last: int) -> tuple[Tensor, Tensor | None]:
+        keys, queries = of_k.stop - of_k.start, of_q.stop - of_q.start
+        begin = keys - queries if offset is None else offset
+        distance = torch.arange(begin + first, begin + last, device=q.device)[:, None] - torch.arange(keys, device=q.device)
+        seen = distance >= 0 if causal else distance > -after if after > 0 else torch.ones_like(distance, dtype=torch.bool)
+        if window > 0:
+            seen = seen & (distance < window)
+
+        def linear(before: Tensor, behind: Tensor | None) -> Tensor:
+            at = -slopes_of(before, entries) * distance.abs()
+            return at if behind is None else torch.where(
+                distance < 0, -slopes_of(behind, entries) * distance.clamp(max=-1).abs(), at)  # fmt: skip
+
+        bias, dbias = q.new_zeros((), dtype=torch.float32), None
+        if slopes is not None:
+            bias = linear(slopes, slopes_after)
+            if dslopes is not None or dslopes_after is not None:
+                there = torch.zeros_like(slopes) if dslopes is None else dslopes
+                beyond = torch.zeros_like(slopes_after) if dslopes_after is None and slopes_after is not None else dslopes_after
+                dbias = linear(there, beyond)
+        return bias.masked_fill(~seen, float("-inf")), dbias
+
+    return tangent_of((q, k, v), (dq, dk, dv), cu_q, cu_k, scale, softcap, bias_of)
+
+
+class _RefuseBackward(torch.autograd.Function):
+    """The first tensor, without a gradient: a backward pass through it is an error."""
+
+    @staticmethod
+    def forward(ctx: Any, operation: str, out: Tensor, *inputs: Tensor) -> Tensor:  # type: ignore[override, unused-ignore]
+        ctx.operation = operation
+        return out.view_as(out)
+
+    @staticmethod
+    def backward(ctx: Any, *douts: Any) -> Any:  # type: ignore[override, unused-ignore]
+        raise UsageError(f"[{ctx.operation}] keys in pages have no gradient, expected no backward pass")
+
+
+def without_gradient(operation: str, out: Tensor, *inputs: Tensor) -> Tensor:
+    result: Tensor = _RefuseBackward.apply(operation, out, *inputs)
+    return result

@@ -32,7 +32,7 @@ def is_torch(array: Any) -> bool:
 
 
 def as_array(given: Any) -> np.ndarray[Any, Any]:
-    """A NumPy array of a tensor, an array or a list; one of objects, without axes, of what is none of these."""
+    """A NumPy array of a tensor, an array or a list. Other values give an array of objects without axes."""
     try:
         if not is_torch(given):
             return np.asarray(given)

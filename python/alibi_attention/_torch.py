@@ -14,15 +14,15 @@ from torch.utils.dlpack import to_dlpack  # type: ignore[attr-defined]
 
 from . import _core, _torch_cuda
 from ._derivatives import (
+    attention_tangent,
     check_devices,
     check_gradients,
     differentiable,
     keep_outputs,
     refuse_derivatives,
     refuse_forward_mode,
-    slopes_of,
-    tangent_of,
     transformed,
+    without_gradient,
 )
 from ._kind import refuse_other_kinds
 from ._options import EVERYWHERE, Window, check_axes, floats_of, offsets_of, options, window_of
@@ -193,39 +193,6 @@ def _differentiate(ctx: Any, dout: Tensor | None, dlse: Tensor | None, *_: Any) 
     return dq, dk, dv, dslopes if wanted else None, *(None,) * 12
 
 
-def _tangent(ctx: Any, dq: Any, dk: Any, dv: Any, dslopes: Any, dslopes_after: Any, *_: Any) -> tuple[Any, ...]:
-    q, k, v, *_, slopes, slopes_after, _, cu_q, cu_k = ctx.saved_tensors
-    causal, window, scale, dropout_p, offset, _, after, softcap = ctx.plain
-    if dropout_p:
-        raise _core.UsageError(f"[attention] dropout_p is {dropout_p}, expected 0 in forward-mode differentiation")
-    if not after:
-        after = window
-
-    def bias_of(entries: slice, of_q: slice, of_k: slice, first: int, last: int) -> tuple[Tensor, Tensor | None]:
-        keys, queries = of_k.stop - of_k.start, of_q.stop - of_q.start
-        begin = keys - queries if offset is None else offset
-        distance = torch.arange(begin + first, begin + last, device=q.device)[:, None] - torch.arange(keys, device=q.device)
-        seen = distance >= 0 if causal else distance > -after if after > 0 else torch.ones_like(distance, dtype=torch.bool)
-        if window > 0:
-            seen = seen & (distance < window)
-
-        def linear(before: Tensor, behind: Tensor | None) -> Tensor:
-            at = -slopes_of(before, entries) * distance.abs()
-            return at if behind is None else torch.where(
-                distance < 0, -slopes_of(behind, entries) * distance.clamp(max=-1).abs(), at)  # fmt: skip
-
-        bias, dbias = q.new_zeros((), dtype=torch.float32), None
-        if slopes is not None:
-            bias = linear(slopes, slopes_after)
-            if dslopes is not None or dslopes_after is not None:
-                there = torch.zeros_like(slopes) if dslopes is None else dslopes
-                beyond = torch.zeros_like(slopes_after) if dslopes_after is None and slopes_after is not None else dslopes_after
-                dbias = linear(there, beyond)
-        return bias.masked_fill(~seen, float("-inf")), dbias
-
-    return tangent_of((q, k, v), (dq, dk, dv), cu_q, cu_k, scale, softcap, bias_of)
-
-
 _library.impl("attention", _forward, "CPU")
 _library.impl("attention_backward", _backward, "CPU")
 _library.impl("attention", _forward_cuda, "CUDA")
@@ -234,7 +201,7 @@ _library.impl("attention", _autocast("cpu", torch._C.DispatchKey.AutocastCPU), "
 _library.impl("attention", _autocast("cuda", torch._C.DispatchKey.AutocastCUDA), "AutocastCUDA")
 torch.library.register_fake("alibi::attention", _forward_fake, lib=_library)
 torch.library.register_fake("alibi::attention_backward", _backward_fake, lib=_library)
-_operator, _backward_operator = differentiable(_library, "attention", _keep, _differentiate, _tangent)
+_operator, _backward_operator = differentiable(_library, "attention", _keep, _differentiate, attention_tangent)
 
 _PLAIN = (Tensor, torch.nn.Parameter)
 _STRIDED = torch.strided
@@ -398,24 +365,6 @@ def attention_decode(
     lse = q.new_empty((q.shape[0], q.shape[2], q.shape[1]), dtype=torch.float32) if return_lse else None
     _core.attention_decode(q, cache, out, lse, given)
     return (out, lse) if return_lse else out
-
-
-class _RefuseBackward(torch.autograd.Function):
-    """The first tensor, without a gradient: a backward pass through it is an error."""
-
-    @staticmethod
-    def forward(ctx: Any, operation: str, out: Tensor, *inputs: Tensor) -> Tensor:  # type: ignore[override, unused-ignore]
-        ctx.operation = operation
-        return out.view_as(out)
-
-    @staticmethod
-    def backward(ctx: Any, *douts: Any) -> Any:  # type: ignore[override, unused-ignore]
-        raise _core.UsageError(f"[{ctx.operation}] keys in pages have no gradient, expected no backward pass")
-
-
-def without_gradient(operation: str, out: Tensor, *inputs: Tensor) -> Tensor:
-    result: Tensor = _RefuseBackward.apply(operation, out, *inputs)
-    return result
 
 
 def merge_attention(out_a: Tensor, lse_a: Tensor, out_b: Tensor, lse_b: Tensor) -> tuple[Tensor, Tensor]:
