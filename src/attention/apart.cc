@@ -23,21 +23,31 @@ struct Term {
   int64_t end() const { return step * count; }
 };
 
-struct Bytes {
-  int64_t begin = 0, reach = 0;  ///< address of the first byte, and distance of the last one from it
-  std::vector<Term> terms;
-};
-
-Bytes bytes_of(const Tensor& tensor) {
+/// The terms of a tensor's axes, and of the bytes of an element.
+template <class Visit>
+void for_terms(const Tensor& tensor, const Visit& visit) {
   const auto size = static_cast<int64_t>(size_of(tensor.dtype()));
-  Bytes bytes{.begin = static_cast<int64_t>(reinterpret_cast<intptr_t>(tensor.raw())), .terms = {{1, size - 1}}};
+  visit(Term{1, size - 1});
   for (int axis = 0; axis < tensor.axes(); ++axis) {
     const Term term{std::abs(tensor.stride(axis)) * size, tensor.size(axis) - 1};
-    if (tensor.stride(axis) < 0) bytes.begin -= term.end();
-    if (term.end() > 0) bytes.terms.push_back(term);
+    if (term.end() > 0) visit(term);
   }
-  for (const Term& term : bytes.terms) bytes.reach += term.end();
-  return bytes;
+}
+
+/// Addresses of the first and of the last byte.
+struct Span {
+  int64_t first, last;
+};
+
+Span span_of(const Tensor& tensor) {
+  auto first = static_cast<int64_t>(reinterpret_cast<intptr_t>(tensor.raw()));
+  const auto size = static_cast<int64_t>(size_of(tensor.dtype()));
+  for (int axis = 0; axis < tensor.axes(); ++axis) {
+    if (tensor.stride(axis) < 0) first += tensor.stride(axis) * size * (tensor.size(axis) - 1);
+  }
+  int64_t last = first;
+  for_terms(tensor, [&](const Term& term) { last += term.end(); });
+  return {first, last};
 }
 
 /// Whether a number is a sum of one number of each term.
@@ -92,11 +102,11 @@ class Sums {
 
 bool share_memory(const Tensor& a, const Tensor& b) {
   if (!a.defined() || !b.defined() || a.elements() == 0 || b.elements() == 0) return false;
-  const Bytes left = bytes_of(a), right = bytes_of(b);
-  if (left.begin + left.reach < right.begin || right.begin + right.reach < left.begin) return false;
-  std::vector<Term> terms = left.terms;
-  terms.insert(terms.end(), right.terms.begin(), right.terms.end());
-  return Sums(std::move(terms)).contain(right.begin - left.begin + right.reach);
+  const Span left = span_of(a), right = span_of(b);
+  if (left.last < right.first || right.last < left.first) return false;
+  std::vector<Term> terms;
+  for (const Tensor* tensor : {&a, &b}) for_terms(*tensor, [&](const Term& term) { terms.push_back(term); });
+  return Sums(std::move(terms)).contain(right.last - left.first);
 }
 
 void check_apart(const char* operation, const char* output_name, const Tensor& output, const char* name,
