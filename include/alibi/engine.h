@@ -39,13 +39,15 @@ struct EngineToken {
   int32_t id = 0;
   std::optional<float> logprob = {};       ///< absent if it was not requested, and for the first token of a text
   std::vector<TokenProbability> top = {};  ///< the most likely tokens, most likely first
+  bool in_text = true;  ///< false for an end of text, and if the token's text begins in a stop string
 };
 
-/// What a step added to one sample of a request.
+/// What a step added to one sample of a request. The texts and the tokens of all events are those of the result.
 struct EngineEvent {
   int64_t sample = 0;
   std::string text = {};                  ///< whole characters that are settled: no stop string can begin in them
-  std::optional<EngineToken> token = {};  ///< the drawn token
+  std::vector<EngineToken> tokens = {};   ///< drawn tokens whose in_text is settled, which may be none or several
+  std::optional<int32_t> drawn = {};      ///< the token that this step drew; its entry in `tokens` may come later
   std::optional<GenerationEnd> end = {};  ///< set in the last event of the sample
 };
 

@@ -77,7 +77,8 @@ struct GenerateOptions {
   uint64_t seed = 0;
   bool stop_at_end_of_text = false;    ///< false: that token is never drawn
   std::vector<std::string> stop = {};  ///< generation ends before the first occurrence of any of these strings
-  /// Called with each new piece of text (whole characters); return false to stop.
+  /// Called with each new piece of text; return false to stop. A piece holds whole UTF-8 characters, and as they are
+  /// the bytes that the model has generated outside of any character. The pieces together are the text.
   std::function<bool(std::string_view)> on_text = {};
   /// Called with each token that was drawn, before its text; return false to make it the last one.
   std::function<bool(int32_t)> on_token = {};

@@ -53,8 +53,9 @@ class ALIBI_API Tokenizer {
   /// Never returns end_of_text(), even if the text spells it out, so a document cannot end itself. The exception is
   /// end_of_text_ends_lines().
   virtual std::vector<int32_t> encode(std::string_view text) const = 0;
-  /// end_of_text() is decoded to no text, or to a line feed. Throws Error for an id that is out of range.
-  virtual std::string decode(std::span<const int32_t> ids) const = 0;
+  /// end_of_text() is decoded to no text, or to a line feed. An id of at least vocab_size() is decoded to no text: the
+  /// table of a model may have more rows than its tokenizer has tokens. Throws Error for an id below 0.
+  std::string decode(std::span<const int32_t> ids) const { return decode_any(ids, nullptr); }
 
   /// The ids with which a model continues `text`: never none. Tokenizers made by alibi put end_of_text() before it, as
   /// in training. For others the files decide, as in Hugging Face's transformers: add_bos_token and add_eos_token of
@@ -72,7 +73,7 @@ class ALIBI_API Tokenizer {
   }
   /// Decodes as the reference library does. The bytes of an incomplete character become U+FFFD; decode(ids) keeps them.
   std::string decode(std::span<const int32_t> ids, const DecodeOptions& options) const {
-    return decode_as(ids, options);
+    return decode_any(ids, &options);
   }
 
   /// Writes files that load() and the Hugging Face tokenizers library can read.
@@ -85,7 +86,11 @@ class ALIBI_API Tokenizer {
  protected:
   virtual Encoding encode_as(std::string_view first, const std::string_view* second,
                              const EncodeOptions& options) const;
-  virtual std::string decode_as(std::span<const int32_t> ids, const DecodeOptions& options) const;
+  /// All ids are 0 .. vocab_size() - 1. Without options, as decode(ids); tokenizers made by alibi have no options.
+  virtual std::string decode_known(std::span<const int32_t> ids, const DecodeOptions* options) const = 0;
+
+ private:
+  std::string decode_any(std::span<const int32_t> ids, const DecodeOptions* options) const;
 };
 
 /// Settings of a tokenizer that make_tokenizer() learns from the training text.
@@ -105,15 +110,16 @@ ALIBI_API std::shared_ptr<const Tokenizer> make_tokenizer(const TokenizerChoice&
 /// Ids 0 to 255 are the bytes, and 256 is the end of text. decode(encode(text)) == text for any bytes.
 class ALIBI_API ByteTokenizer : public Tokenizer {
  public:
-  using Tokenizer::decode;
   using Tokenizer::encode;
   std::string_view kind() const override { return "byte"; }
   int32_t vocab_size() const override { return 257; }
   int32_t end_of_text() const override { return 256; }
   uint64_t fingerprint() const override;
   std::vector<int32_t> encode(std::string_view text) const override;
-  std::string decode(std::span<const int32_t> ids) const override;
   void save(const std::filesystem::path& folder) const override;
+
+ protected:
+  std::string decode_known(std::span<const int32_t> ids, const DecodeOptions* options) const override;
 };
 
 }  // namespace alibi

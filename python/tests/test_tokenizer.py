@@ -29,6 +29,7 @@ def test_a_tokenizer_is_loaded_from_a_file_or_its_folder(tmp_path):
     assert tokenizer.encode_pair("a", "b") == ([4, 0, 4, 1, 4], [0, 0, 0, 1, 1])
     assert tokenizer.decode([2, 4]) == "ab" and tokenizer.decode([2, 4], skip_special_tokens=False) == "ab</s>"
     assert tokenizer.decode([3]) == "\ufffd" and tokenizer.end_of_text == 4
+    assert tokenizer.decode([2, 5, 0, 999]) == "aba"  # as the tokenizers library, for ids that no token has
     assert repr(tokenizer) == "Tokenizer(hf-bpe, vocab_size=5)"
     (tmp_path / "copy").mkdir()
     tokenizer.save(tmp_path / "copy")

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "alibi/runtime.h"
+#include "core/cancel.h"
 #include "core/check.h"
 #include "core/memory.h"
 #include "core/processor.h"
@@ -28,6 +29,10 @@ namespace {
 
 /// True in a thread that is executing tasks. A nested call then runs in the same thread.
 thread_local bool inside = false;
+/// See CancelScope. Null: the loops of this thread cannot be cancelled.
+thread_local const std::atomic<bool>* cancel_flag = nullptr;
+
+bool is_set(const std::atomic<bool>* flag) { return flag != nullptr && flag->load(std::memory_order_relaxed); }
 
 /// When a thread allocates for the first time, glibc maps this much address space and keeps half of it. If that fails,
 /// glibc tries again at each allocation of the thread, which briefly takes memory that require_memory() may have
@@ -98,6 +103,7 @@ class Pool {
       next_.store(0);
       failed_at_ = std::numeric_limits<int64_t>::max();
       failure_ = nullptr;
+      cancel_ = cancel_flag;
       busy_.store(static_cast<int>(workers_.size()));
       loop_.fetch_add(1);
     }
@@ -155,6 +161,7 @@ class Pool {
     inside = true;
     for (int64_t task; (task = next_.fetch_add(1)) < tasks_;) {
       try {
+        if (is_set(cancel_)) throw core::Cancelled();
         call_(body_, task);
       } catch (...) {
         const std::lock_guard lock(mutex_);
@@ -162,6 +169,7 @@ class Pool {
           failed_at_ = task;
           failure_ = std::current_exception();
         }
+        if (is_set(cancel_)) break;
       }
     }
     inside = false;
@@ -179,6 +187,7 @@ class Pool {
   int64_t tasks_ = 0;
   void (*call_)(const void*, int64_t) = nullptr;
   const void* body_ = nullptr;
+  const std::atomic<bool>* cancel_ = nullptr;
   std::atomic<int64_t> next_{0};
   int64_t failed_at_ = 0;
   std::exception_ptr failure_;
@@ -238,7 +247,13 @@ void core::detail::parallel_for(int64_t tasks, TaskCall call, const void* body) 
   if (tasks <= 0) return;
   const bool alone = tasks == 1 || inside || threads() == 1;
   if (!alone && pool().try_run(tasks, call, body)) return;
-  for (int64_t task = 0; task < tasks; ++task) call(body, task);
+  for (int64_t task = 0; task < tasks; ++task) {
+    if (is_set(cancel_flag)) throw Cancelled();
+    call(body, task);
+  }
 }
+
+core::CancelScope::CancelScope(const std::atomic<bool>& flag) : before_(std::exchange(cancel_flag, &flag)) {}
+core::CancelScope::~CancelScope() { cancel_flag = before_; }
 
 }  // namespace alibi

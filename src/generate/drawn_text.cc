@@ -19,7 +19,7 @@ DrawnText::DrawnText(const LanguageModel& model, std::span<const int32_t> prompt
     : options_(options), random_(options.seed, core::mix(0x9e4e, static_cast<uint64_t>(sample))) {
   if (model.has_tokenizer()) {
     const Tokenizer& tokenizer = model.tokenizer();
-    text_.emplace(tokenizer, prompt.back(), options);
+    text_.emplace(tokenizer, prompt, options);
     end_of_text_ = generation::end_of_text(model).value_or(-1);
     stops_ = options.stop_at_end_of_text && !tokenizer.end_of_text_ends_lines();
     never_ = stops_ || tokenizer.end_of_text_ends_lines() ? -1 : end_of_text_;
@@ -44,6 +44,12 @@ int32_t DrawnText::draw(std::vector<float> logits) {
   }
   if (!end_ && !wanted) end_ = GenerationEnd::callback;
   return token;
+}
+
+int64_t DrawnText::tokens_in_text() const {
+  if (!text_) return tokens_;
+  if (goes_on() || end_ == GenerationEnd::stop) return text_->settled_tokens();
+  return end_ == GenerationEnd::end_of_text ? tokens_ - 1 : tokens_;
 }
 
 std::string DrawnText::take() {

@@ -31,6 +31,9 @@ class DrawnText {
   void interrupt() { end_ = GenerationEnd::callback; }
 
   int64_t tokens() const { return tokens_; }
+  /// Number of drawn tokens, from the first one on, that are known to be a part of the text: not the end of the text,
+  /// and not behind the beginning of a stop string. At the end, all such tokens.
+  int64_t tokens_in_text() const;
   GenerationEnd end() const { return end_.value_or(GenerationEnd::tokens); }
   /// Shows the text that was held back. Call it at the end.
   void show_rest() {

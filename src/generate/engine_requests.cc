@@ -82,19 +82,24 @@ void EngineText::draw(const Logits& logits) {
   next_ = drawn_.draw({logits.row.begin(), logits.row.end()});
   EngineToken token{.id = next_};
   if (request_.logprobs) token = logits.token(next_, *request_.logprobs);
-  tokens_.push_back(token);
-  report(std::move(token));
+  tokens_.push_back(std::move(token));
+  report(next_);
 }
 
 void EngineText::end_without_tokens() { report({}); }
 
-void EngineText::report(std::optional<EngineToken> token) {
-  EngineEvent event{.sample = sample_, .token = std::move(token)};
+void EngineText::report(std::optional<int32_t> drawn) {
+  EngineEvent event{.sample = sample_, .drawn = drawn};
   if (!goes_on()) {
     drawn_.show_rest();
     event.end = drawn_.end();
   }
   event.text = std::exchange(piece_, {});
+  const auto in_text = static_cast<size_t>(drawn_.tokens_in_text());
+  for (; reported_ < (event.end ? tokens_.size() : in_text); ++reported_) {
+    tokens_[reported_].in_text = reported_ < in_text;
+    if (request_.on_event) event.tokens.push_back(tokens_[reported_]);
+  }
   if (request_.on_event) request_.on_event(event);
 }
 

@@ -70,7 +70,7 @@ class EngineText {
   void interrupt() { drawn_.interrupt(); }
 
  private:
-  void report(std::optional<EngineToken> token);
+  void report(std::optional<int32_t> drawn);
 
   const EngineRequest& request_;
   int64_t sample_;
@@ -80,6 +80,7 @@ class EngineText {
   DrawnText drawn_;
   int32_t next_ = 0;
   std::vector<EngineToken> tokens_;
+  size_t reported_ = 0;  // of tokens_
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 

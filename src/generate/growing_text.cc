@@ -1,7 +1,7 @@
 #include "generate/growing_text.h"
 
 #include <algorithm>
-#include <span>
+#include <ranges>
 #include <utility>
 
 #include "core/check.h"
@@ -17,6 +17,35 @@ size_t whole_characters(std::string_view text, size_t from) {
     return byte < 0xF8 && needed > back ? text.size() - back : text.size();
   }
   return text.size();
+}
+
+IncrementalDecoder::IncrementalDecoder(const Tokenizer& tokenizer, std::span<const int32_t> before)
+    : tokenizer_(tokenizer) {
+  constexpr size_t most_searched = 16;
+  if (before.empty()) return;
+  for (const int32_t token : before.last(std::min(most_searched, before.size())) | std::views::reverse) {
+    begin_after(token);
+    if (last_bytes_ > 0) return;
+  }
+  begin_after(before.back());
+}
+
+void IncrementalDecoder::begin_after(int32_t token) {
+  last_ = token;
+  last_bytes_ = tokenizer_.decode(std::span(&token, 1)).size();
+}
+
+std::string IncrementalDecoder::peek(int32_t token) const {
+  if (last_ < 0) return tokenizer_.decode(std::span(&token, 1));
+  const int32_t both[] = {last_, token};
+  const std::string with = tokenizer_.decode(both);
+  return with.substr(std::min(last_bytes_, with.size()));
+}
+
+std::string IncrementalDecoder::add(int32_t token) {
+  std::string added = peek(token);
+  if (!added.empty()) begin_after(token);
+  return added;
 }
 
 StopStrings::StopStrings(std::vector<std::string> strings) : strings_(std::move(strings)) {
@@ -44,19 +73,21 @@ size_t StopStrings::settled(std::string_view text) const {
 }
 
 std::optional<GenerationEnd> GrowingText::add(int32_t token) {
-  // The text of a token may depend on the last shown token, for example a space between words.
-  const int32_t both[] = {last_shown_, token};
-  const size_t without = tokenizer_.decode(std::span(both).first(1)).size();
-  const std::string with = tokenizer_.decode(both);
-  const std::string added = with.substr(std::min(without, with.size()));
-  if (!added.empty()) last_shown_ = token;
   const size_t known = text_.size();
-  text_ += added;
-  if (const std::optional<size_t> stop = stops_.find(text_, known)) {
+  text_ += decoder_.add(token);
+  unsettled_.push_back(known);
+  const std::optional<size_t> stop = stops_.find(text_, known);
+  const size_t end = stop ? *stop : stops_.settled(text_);
+  // Without stop strings nothing can cut off a token, not even one without a text.
+  while (!unsettled_.empty() && (unsettled_.front() < end || stops_.empty())) {
+    unsettled_.pop_front();
+    ++settled_tokens_;
+  }
+  if (stop) {
     text_.resize(*stop);
     return GenerationEnd::stop;
   }
-  const std::string_view settled = std::string_view(text_).substr(0, stops_.settled(text_));
+  const std::string_view settled = std::string_view(text_).substr(0, end);
   if (settled.size() > shown_) show_up_to(whole_characters(settled, shown_));
   return listens_ ? std::nullopt : std::optional(GenerationEnd::callback);
 }

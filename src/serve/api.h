@@ -61,6 +61,7 @@ class Api {
   void embed(const HttpRequest& request, const Responding& responder, bool as_embeddings);
   void rerank(const HttpRequest& request, const Responding& responder);
 
+  Worker answers_{SIZE_MAX};  // composes long answers; before the models, whose engines use it
   const Models models_;
   const ApiOptions options_;
   Metrics metrics_;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <ctime>
 #include <random>
 #include <utility>
@@ -47,7 +48,8 @@ CompletionParameters parameters_of(const Fields& fields) {
   generate.stop = fields.texts("stop");
   if (generate.stop.size() > 64) fields.fail("stop", "expected at most 64 texts");
   for (const std::string& stop : generate.stop) {
-    if (stop.empty()) fields.fail("stop", "expected texts of at least one byte");
+    // Each drawn token is compared with the beginnings of all of them.
+    if (stop.empty() || stop.size() > 1024) fields.fail("stop", "expected texts of 1 to 1024 bytes");
   }
   generate.stop_at_end_of_text = !fields.flag("ignore_eos", false);
   all.n = fields.integer("n", 1, 128).value_or(1);
@@ -55,17 +57,44 @@ CompletionParameters parameters_of(const Fields& fields) {
   if (const Json* options = fields.find("stream_options")) {
     all.usage_in_stream = Fields(*options, "stream_options").flag("include_usage", false);
   }
-  fields.expect("presence_penalty", 0);
-  fields.expect("frequency_penalty", 0);
-  fields.expect("logit_bias", Json::object());
+  fields.expect("presence_penalty", {0});
+  fields.expect("frequency_penalty", {0});
+  if (const Json* biases = fields.find("logit_bias")) {
+    const bool is_zero = std::all_of(biases->begin(), biases->end(), [](const Json& bias) { return bias == 0; });
+    if (!biases->is_object() || !is_zero) fields.fail("logit_bias", "only biases of 0 are supported");
+  }
   return all;
 }
 
+void check_size_of_answer(const Fields& fields, std::span<const CompletionPrompt> prompts,
+                          const CompletionParameters& parameters) {
+  constexpr int64_t most_logprobs = int64_t{1} << 19, most_echoed = int64_t{1} << 26;
+  const auto n = static_cast<double>(parameters.n);
+  double tokens = 0, echoed = 0;  // a double holds also products that an integer does not
+  for (const CompletionPrompt& prompt : prompts) {
+    if (parameters.echo) tokens += n * static_cast<double>(prompt.ids.size());
+    tokens += n * static_cast<double>(parameters.generate.max_tokens);
+    echoed += n * static_cast<double>(prompt.text.size());
+  }
+  if (const double logprobs = tokens * static_cast<double>(1 + parameters.logprobs.value_or(0));
+      parameters.logprobs && logprobs > static_cast<double>(most_logprobs)) {
+    fields.fail(parameters.is_chat ? "top_logprobs" : "logprobs",
+                fmt::format("which is up to {:.0f} log-probabilities for {:.0f} tokens, expected at most {} in an "
+                            "answer; send fewer prompts, or a smaller max_tokens",
+                            logprobs, tokens, most_logprobs));
+  }
+  if (echoed > static_cast<double>(most_echoed)) {
+    fields.fail("n",
+                fmt::format("so the answer repeats {:.0f} bytes of prompts, expected at most {}", echoed, most_echoed));
+  }
+}
+
 Completion::Completion(const ServedModel& model, std::shared_ptr<Responder> responder, Metrics& metrics,
-                       std::vector<CompletionPrompt> prompts, CompletionParameters parameters)
+                       Worker& answers, std::vector<CompletionPrompt> prompts, CompletionParameters parameters)
     : model_(model),
       responder_(std::move(responder)),
       metrics_(metrics),
+      answers_(answers),
       prompts_(std::move(prompts)),
       parameters_(std::move(parameters)),
       id_(fmt::format("{}-{:016x}", parameters_.is_chat ? "chatcmpl" : "cmpl", random_bits())),
@@ -115,7 +144,7 @@ void Completion::submit() {
     } else if (parameters_.echo) {
       send(i, {{"text", prompts_[prompt].text}, {"logprobs", nullptr}, {"finish_reason", nullptr}});
     }
-    choices_[i].last = prompts_[prompt].ids.back();
+    if (parameters_.logprobs) choices_[i].logprobs.emplace(model_, parameters_.is_chat, prompts_[prompt].ids);
   }
 }
 
@@ -129,7 +158,7 @@ void Completion::on_event(size_t prompt, const EngineEvent& event) {
   step("event of the engine");  // what this function throws is what the request fails with
   const size_t index = prompt * static_cast<size_t>(parameters_.n) + static_cast<size_t>(event.sample);
   Choice& choice = choices_[index];
-  if (event.token) {
+  if (event.drawn) {
     const auto now = Clock::now();
     if (!has_first_) metrics_.add_first_token(model_.name(), std::chrono::duration<double>(now - start_).count());
     if (!has_first_) responder_->note("first_token_seconds", seconds_since(start_));
@@ -142,14 +171,10 @@ void Completion::on_event(size_t prompt, const EngineEvent& event) {
   }
   if (!parameters_.stream) return;
   OrderedJson logprobs;
-  if (event.token && parameters_.logprobs && event.end != GenerationEnd::end_of_text) {
-    LogprobsJson json(model_, parameters_.is_chat);
-    json.start_at(choice.characters);
-    json.add(choice.last, *event.token);
-    choice.characters = json.characters();
-    logprobs = json.take();
+  if (choice.logprobs) {
+    add_tokens(*choice.logprobs, event.tokens);
+    if (!choice.logprobs->empty()) logprobs = choice.logprobs->take();
   }
-  if (event.token) choice.last = event.token->id;
   if (event.text.empty() && logprobs.is_null() && !event.end) return;
   OrderedJson one;
   if (parameters_.is_chat) {
@@ -185,7 +210,16 @@ void Completion::on_done(size_t prompt, const EngineResult* result, const std::e
     if (result == nullptr) std::rethrow_exception(why);
     if (result->cancelled) throw ApiError{503, "the request was cancelled", "", "cancelled"};
     results_[prompt] = *result;
-    if (++ended_ == prompts_.size()) finish();
+    if (++ended_ < prompts_.size()) return;
+    if (parameters_.stream) return finish();
+    // This is the engine's thread, on which other requests wait.
+    const bool is_posted = answers_.post([self = shared_from_this()] {
+      answer(*self->responder_, [&] {
+        const std::lock_guard posted_lock(self->mutex_);
+        self->finish();
+      });
+    });
+    if (!is_posted) throw ApiError{503, "the server is stopping", "", "stopping"};
   } catch (...) {
     answered_ = true;
     cancel_all();
@@ -235,31 +269,23 @@ OrderedJson details_of(const std::vector<EngineResult>& results) {
 
 }  // namespace
 
+/// Tokens of a stop string and the end of the text are no part of the answer. But with `echo` all are written:
+/// lm-evaluation-harness drops the last entry, which must not be one of the prompt.
+void Completion::add_tokens(LogprobsJson& to, std::span<const EngineToken> tokens) const {
+  for (const EngineToken& token : tokens) {
+    if (token.in_text || parameters_.echo) to.add(token);
+  }
+}
+
 OrderedJson Completion::choice(size_t prompt, size_t sample) const {
   const EngineSample& one = results_[prompt].samples[sample];
-  const GenerationEnd end = one.generation.end;
   const std::string text = (parameters_.echo ? prompts_[prompt].text : "") + one.generation.text;
   OrderedJson logprobs;
   if (parameters_.logprobs) {
-    LogprobsJson json(model_, parameters_.is_chat);
-    int32_t before = -1;
-    if (parameters_.echo) {
-      for (const EngineToken& token : results_[prompt].prompt) {
-        json.add(before, token);
-        before = token.id;
-      }
-    }
-    before = prompts_[prompt].ids.back();
-    const size_t first = json.bytes();
-    for (const EngineToken& token : one.tokens) {
-      // Tokens of a stop string and the end of the text are no part of the answer. But with `echo` all are written:
-      // lm-evaluation-harness drops the last entry, which must not be one of the prompt.
-      const bool is_cut = end == GenerationEnd::stop && json.bytes() - first >= one.generation.text.size();
-      const bool is_end = end == GenerationEnd::end_of_text && &token == &one.tokens.back();
-      if ((is_cut || is_end) && !parameters_.echo) break;
-      json.add(before, token);
-      before = token.id;
-    }
+    const std::vector<int32_t> none;
+    LogprobsJson json(model_, parameters_.is_chat, parameters_.echo ? none : prompts_[prompt].ids);
+    if (parameters_.echo) add_tokens(json, results_[prompt].prompt);
+    add_tokens(json, one.tokens);
     logprobs = json.take();
   }
   OrderedJson result{{"index", prompt * static_cast<size_t>(parameters_.n) + sample}};
@@ -269,7 +295,7 @@ OrderedJson Completion::choice(size_t prompt, size_t sample) const {
     result["text"] = text;
   }
   result["logprobs"] = std::move(logprobs);
-  result["finish_reason"] = finish_reason(end);
+  result["finish_reason"] = finish_reason(one.generation.end);
   return result;
 }
 

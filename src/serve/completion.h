@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,8 @@
 #include "serve/http.h"
 #include "serve/metrics.h"
 #include "serve/model.h"
+#include "serve/worker.h"
+#include "text/text_encoding.h"
 
 namespace alibi::serve {
 
@@ -32,23 +35,25 @@ struct CompletionParameters {
 /// The fields that completions and chat completions have in common.
 CompletionParameters parameters_of(const Fields& fields);
 
-/// The tokens, their log-probabilities and texts, as the legacy format of completions has them, or that of chats.
+/// Throws ApiError if the product of fields that are limited each would make an answer too large.
+void check_size_of_answer(const Fields& fields, std::span<const CompletionPrompt> prompts,
+                          const CompletionParameters& parameters);
+
+/// The tokens, their log-probabilities and texts, as the legacy format of completions has them, or that of chats. A
+/// stream and a plain answer add the same tokens; a stream takes what it has so far after each step.
 class LogprobsJson {
  public:
-  LogprobsJson(const ServedModel& model, bool is_chat) : model_(model), is_chat_(is_chat) {}
-  /// `before` is the token before this one, or -1.
-  void add(int32_t before, const EngineToken& token);
-  size_t bytes() const { return bytes_; }
+  /// `before`: the tokens before the first one that is added.
+  LogprobsJson(const ServedModel& model, bool is_chat, std::span<const int32_t> before)
+      : pieces_(model, before), is_chat_(is_chat) {}
+  void add(const EngineToken& token);
+  bool empty() const { return content_.empty() && tokens_.empty(); }
   OrderedJson take();
-  /// The offset, in characters, at which the next token begins.
-  void start_at(int64_t characters) { characters_ = characters; }
-  int64_t characters() const { return characters_; }
 
  private:
-  const ServedModel& model_;
+  TokenPieces pieces_;
   bool is_chat_;
-  size_t bytes_ = 0;
-  int64_t characters_ = 0;
+  text::CharacterCount characters_;
   OrderedJson content_ = OrderedJson::array();
   OrderedJson tokens_ = OrderedJson::array(), logprobs_ = OrderedJson::array(), top_ = OrderedJson::array(),
               offsets_ = OrderedJson::array();
@@ -57,15 +62,15 @@ class LogprobsJson {
 /// Submits the prompts and answers when all have ended, or piece by piece.
 class Completion : public std::enable_shared_from_this<Completion> {
  public:
-  Completion(const ServedModel& model, std::shared_ptr<Responder> responder, Metrics& metrics,
+  /// A plain answer is composed on the thread `answers`.
+  Completion(const ServedModel& model, std::shared_ptr<Responder> responder, Metrics& metrics, Worker& answers,
              std::vector<CompletionPrompt> prompts, CompletionParameters parameters);
   /// Throws ApiError, EngineBusy or UsageError if a prompt cannot be submitted.
   void start();
 
  private:
   struct Choice {
-    int32_t last = -1;  // token before the next one
-    int64_t characters = 0;
+    std::optional<LogprobsJson> logprobs = {};  // of a stream
     std::optional<std::chrono::steady_clock::time_point> last_time = {};
   };
 
@@ -76,6 +81,7 @@ class Completion : public std::enable_shared_from_this<Completion> {
   void finish();
   void send(size_t index, const OrderedJson& choice);
   OrderedJson envelope(bool is_chunk) const;
+  void add_tokens(LogprobsJson& to, std::span<const EngineToken> tokens) const;
   OrderedJson choice(size_t prompt, size_t sample) const;
   OrderedJson usage() const;
   void cancel_all();
@@ -83,6 +89,7 @@ class Completion : public std::enable_shared_from_this<Completion> {
   const ServedModel& model_;
   const std::shared_ptr<Responder> responder_;
   Metrics& metrics_;
+  Worker& answers_;
   const std::vector<CompletionPrompt> prompts_;
   const CompletionParameters parameters_;
   const std::string id_;

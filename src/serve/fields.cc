@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "alibi/error.h"
@@ -16,8 +17,21 @@ std::string shown(const Json& value) {
   return text;
 }
 
-bool is_token(const Json& value) {
-  return value.is_number_integer() && value >= 0 && value <= std::numeric_limits<int32_t>::max();
+/// The value if it is an integer, also one that is written as 10.0 or 1e3: JSON has one type of numbers.
+std::optional<int64_t> integer_of(const Json& value) {
+  constexpr double end = 9223372036854775808.0;  // 2^63
+  if (value.is_number_unsigned() && value.get<uint64_t>() > uint64_t{INT64_MAX}) return std::nullopt;
+  if (value.is_number_integer()) return value.get<int64_t>();
+  if (!value.is_number()) return std::nullopt;
+  const auto number = value.get<double>();
+  if (!(number >= -end && number < end) || std::trunc(number) != number) return std::nullopt;
+  return static_cast<int64_t>(number);
+}
+
+std::optional<int32_t> token_of(const Json& value) {
+  const std::optional<int64_t> id = integer_of(value);
+  if (!id || *id < 0 || *id > std::numeric_limits<int32_t>::max()) return std::nullopt;
+  return static_cast<int32_t>(*id);
 }
 
 }  // namespace
@@ -44,8 +58,9 @@ const Json* Fields::find(std::string_view key) const {
 
 const Json& Fields::at(std::string_view key) const {
   const Json* const value = find(key);
-  if (value == nullptr) throw ApiError{400, fmt::format("{}{} is missing", where_, key), where_ + std::string(key)};
-  return *value;
+  if (value != nullptr) return *value;
+  const bool is_null = object_->contains(std::string(key));
+  throw ApiError{400, fmt::format("{}{} is {}", where_, key, is_null ? "null" : "missing"), where_ + std::string(key)};
 }
 
 void Fields::fail(std::string_view key, const std::string& problem) const {
@@ -57,16 +72,14 @@ void Fields::fail(std::string_view key, const std::string& problem) const {
 std::optional<int64_t> Fields::integer(std::string_view key, int64_t least, int64_t most) const {
   const Json* const value = find(key);
   if (value == nullptr) return std::nullopt;
-  const auto expected = [&] {
-    return most == std::numeric_limits<int64_t>::max() ? fmt::format("expected an integer of at least {}", least)
-                                                       : fmt::format("expected an integer from {} to {}", least, most);
-  };
-  // An unsigned number may be larger than any signed one.
-  if (!value->is_number_integer() || (value->is_number_unsigned() && value->get<uint64_t>() > uint64_t{1} << 62))
-    fail(key, expected());
-  const auto number = value->get<int64_t>();
-  if (number < least || number > most) fail(key, expected());
-  return number;
+  const std::optional<int64_t> number = integer_of(*value);
+  if (number && *number >= least && *number <= most) return number;
+  constexpr int64_t largest = std::numeric_limits<int64_t>::max();
+  if (most < largest) fail(key, fmt::format("expected an integer from {} to {}", least, most));
+  // JSON has larger integers than this library.
+  const bool is_large = value->is_number() && value->get<double>() >= static_cast<double>(largest);
+  fail(key, is_large ? fmt::format("expected an integer of at most {}", largest)
+                     : fmt::format("expected an integer of at least {}", least));
 }
 
 std::optional<double> Fields::number(std::string_view key, double least, double most) const {
@@ -109,8 +122,9 @@ std::vector<int32_t> Fields::tokens(std::string_view key) const {
   std::vector<int32_t> ids;
   if (!value.is_array()) fail(key, "expected a list of tokens");
   for (const Json& id : value) {
-    if (!is_token(id)) fail(key, "expected a list of tokens, which are integers of at least 0");
-    ids.push_back(id.get<int32_t>());
+    const std::optional<int32_t> token = token_of(id);
+    if (!token) fail(key, "expected a list of tokens, which are integers of at least 0");
+    ids.push_back(*token);
   }
   return ids;
 }
@@ -120,7 +134,7 @@ std::vector<TextInput> Fields::inputs(std::string_view key) const {
   const Json& value = at(key);
   if (value.is_string()) return {{.text = value.get<std::string>()}};
   if (!value.is_array() || value.empty()) fail(key, expected);
-  if (is_token(value.front())) return {{.ids = tokens(key)}};
+  if (token_of(value.front())) return {{.ids = tokens(key)}};
   std::vector<TextInput> all;
   for (const Json& one : value) {
     if (one.is_string()) {
@@ -130,17 +144,19 @@ std::vector<TextInput> Fields::inputs(std::string_view key) const {
     if (!one.is_array()) fail(key, expected);
     TextInput input;
     for (const Json& id : one) {
-      if (!is_token(id)) fail(key, expected);
-      input.ids.push_back(id.get<int32_t>());
+      const std::optional<int32_t> token = token_of(id);
+      if (!token) fail(key, expected);
+      input.ids.push_back(*token);
     }
     all.push_back(std::move(input));
   }
   return all;
 }
 
-void Fields::expect(std::string_view key, const Json& supported) const {
+void Fields::expect(std::string_view key, std::initializer_list<Json> supported) const {
   const Json* const value = find(key);
-  if (value != nullptr && *value != supported) fail(key, fmt::format("only {} is supported", shown(supported)));
+  if (value == nullptr || std::find(supported.begin(), supported.end(), *value) != supported.end()) return;
+  fail(key, fmt::format("only {} is supported", shown(*supported.begin())));
 }
 
 }  // namespace alibi::serve

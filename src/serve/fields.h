@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <limits>
 #include <optional>
 #include <string>
@@ -43,8 +44,8 @@ class Fields {
   std::vector<TextInput> inputs(std::string_view key) const;
   std::vector<int32_t> tokens(std::string_view key) const;
 
-  /// Throws ApiError if the field has another value than the only one that is supported.
-  void expect(std::string_view key, const Json& supported) const;
+  /// Throws ApiError if the field has another value than those that change nothing, and names the first of these.
+  void expect(std::string_view key, std::initializer_list<Json> supported) const;
   [[noreturn]] void fail(std::string_view key, const std::string& problem) const;
 
  private:

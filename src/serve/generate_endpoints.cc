@@ -13,6 +13,8 @@ namespace {
 
 /// The text of a message: a text, or a list of parts of which each is a text.
 std::string content_of(const Fields& message) {
+  // A reply of the model that only called tools has no content.
+  if (!message.has("content") && message.text("role") == "assistant") return "";
   const Json& content = message.at("content");
   if (content.is_string()) return content.get<std::string>();
   if (!content.is_array()) message.fail("content", "expected a text or a list of parts");
@@ -25,6 +27,9 @@ std::string content_of(const Fields& message) {
   return text;
 }
 
+/// Maximum number of the most likely tokens of a place.
+int64_t most_logprobs(const ServedModel& model) { return std::min(1000, model.model().config().vocab_size); }
+
 }  // namespace
 
 void Api::completions(const HttpRequest& request, const Responding& responder) {
@@ -33,10 +38,10 @@ void Api::completions(const HttpRequest& request, const Responding& responder) {
   model.engine();  // throws for an encoder
   CompletionParameters parameters = parameters_of(fields);
   parameters.generate.max_tokens = fields.integer("max_tokens", 0).value_or(16);
-  parameters.logprobs = fields.integer("logprobs", 0, 1000);
+  parameters.logprobs = fields.integer("logprobs", 0, most_logprobs(model));
   parameters.echo = fields.flag("echo", false);
-  fields.expect("best_of", parameters.n);
-  fields.expect("suffix", nullptr);
+  fields.expect("best_of", {parameters.n});
+  fields.expect("suffix", {""});
   if (parameters.stream && parameters.echo && parameters.logprobs) {
     fields.fail("stream", "which is not supported together with echo and logprobs");
   }
@@ -46,7 +51,9 @@ void Api::completions(const HttpRequest& request, const Responding& responder) {
     if (parameters.echo) prompt.text = input.text ? *input.text : model.text_of(prompt.ids);
     prompts.push_back(std::move(prompt));
   }
-  std::make_shared<Completion>(model, responder, metrics_, std::move(prompts), std::move(parameters))->start();
+  check_size_of_answer(fields, prompts, parameters);
+  std::make_shared<Completion>(model, responder, metrics_, answers_, std::move(prompts), std::move(parameters))
+      ->start();
 }
 
 void Api::chat(const HttpRequest& request, const Responding& responder) {
@@ -55,11 +62,12 @@ void Api::chat(const HttpRequest& request, const Responding& responder) {
   const Engine& engine = model.engine();
   CompletionParameters parameters = parameters_of(fields);
   parameters.is_chat = true;
-  if (fields.flag("logprobs", false)) parameters.logprobs = fields.integer("top_logprobs", 0, 1000).value_or(0);
-  for (const char* unsupported : {"tools", "functions", "modalities", "audio"})
-    fields.expect(unsupported, Json::array());
+  if (fields.flag("logprobs", false))
+    parameters.logprobs = fields.integer("top_logprobs", 0, most_logprobs(model)).value_or(0);
+  for (const char* unsupported : {"tools", "functions", "audio"}) fields.expect(unsupported, {Json::array()});
+  fields.expect("modalities", {Json::array({"text"}), Json::array()});
   if (const Json* format = fields.find("response_format")) {
-    Fields(*format, "response_format").expect("type", "text");
+    Fields(*format, "response_format").expect("type", {"text"});
   }
 
   const std::string name = fields.text("chat_template").value_or(model.chat_template());
@@ -83,7 +91,9 @@ void Api::chat(const HttpRequest& request, const Responding& responder) {
   parameters.generate.max_tokens = wanted.value_or(most);
   std::vector<CompletionPrompt> prompts;
   prompts.push_back(std::move(prompt));
-  std::make_shared<Completion>(model, responder, metrics_, std::move(prompts), std::move(parameters))->start();
+  check_size_of_answer(fields, prompts, parameters);
+  std::make_shared<Completion>(model, responder, metrics_, answers_, std::move(prompts), std::move(parameters))
+      ->start();
 }
 
 }  // namespace alibi::serve

@@ -69,11 +69,11 @@ void Api::props(const HttpRequest&, const Responding& responder) {
     one["has_tokenizer"] = model->model().has_tokenizer();
     one["eos_token"] = or_null(model->end_of_text_name());
     one["pooling"] = name_of(model->pooling());
+    one["slots"] = model->slots();
+    one["queue"] = model->queue();
     if (model->generates()) {
       const EngineOptions& engine = model->engine().options();
       one["chat_template"] = model->chat_template();
-      one["slots"] = engine.slots;
-      one["queue"] = engine.queue;
       one["step_tokens"] = engine.step_tokens;
       one["chunk_tokens"] = engine.chunk_tokens;
       one["prefix_bytes"] = engine.prefix_bytes;
@@ -84,7 +84,7 @@ void Api::props(const HttpRequest&, const Responding& responder) {
   }
   responder->reply(json_reply({{"server", "alibi"},
                                {"version", ALIBI_VERSION},
-                               {"total_slots", models_.front()->generates() ? all[0]["slots"] : OrderedJson(0)},
+                               {"total_slots", models_.front()->slots()},
                                {"chat_templates", std::move(templates)},
                                {"models", std::move(all)}}));
 }
@@ -170,18 +170,27 @@ void Api::tokenize(const HttpRequest& request, const Responding& responder) {
   const std::vector<int32_t> ids = *text == model.end_of_text_name() ? std::vector<int32_t>{*model.end_of_text()}
                                    : adds                            ? tokenizer.encode_prompt(*text)
                                           : tokenizer.encode(*text, {.add_special_tokens = false});
+  const bool with_pieces = fields.flag("with_pieces", false), with_texts = fields.flag("return_token_strs", false);
+  constexpr size_t most_pieces = size_t{1} << 17;
+  if ((with_pieces || with_texts) && ids.size() > most_pieces) {
+    fields.fail(with_pieces ? "with_pieces" : "return_token_strs",
+                fmt::format("and the text has {} tokens, expected at most {}", ids.size(), most_pieces));
+  }
   auto tokens = OrderedJson::array();
-  auto pieces = OrderedJson::array();
-  const bool with_pieces = fields.flag("with_pieces", false);
-  for (size_t i = 0; i < ids.size(); ++i) {
-    OrderedJson token = ids[i];
-    if (with_pieces || fields.flag("return_token_strs", false))
-      pieces.push_back(model.piece(i > 0 ? ids[i - 1] : -1, ids[i]));
-    if (with_pieces) token = {{"id", ids[i]}, {"piece", pieces.back()}};
+  auto texts = OrderedJson::array();
+  TokenPieces pieces(model);
+  for (const int32_t id : ids) {
+    OrderedJson token = id;
+    if (with_pieces || with_texts) {
+      OrderedJson piece = pieces.peek(id);
+      pieces.add(id);
+      if (with_pieces) token = {{"id", id}, {"piece", piece}};
+      if (with_texts) texts.push_back(std::move(piece));
+    }
     tokens.push_back(std::move(token));
   }
   OrderedJson all{{"tokens", std::move(tokens)}, {"count", ids.size()}, {"max_model_len", or_null(model.max_tokens())}};
-  if (fields.flag("return_token_strs", false)) all["token_strs"] = std::move(pieces);
+  if (with_texts) all["token_strs"] = std::move(texts);
   responder->reply(json_reply(all));
 }
 

@@ -1,7 +1,6 @@
 // Log-probabilities of tokens in the formats of completions and of chats.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "serve/completion.h"
@@ -24,19 +23,15 @@ OrderedJson bytes_of(const std::string& piece) {
   return bytes;
 }
 
-int64_t characters_of(const std::string& piece) {
-  return std::count_if(piece.begin(), piece.end(), [](char byte) { return (byte & 0xC0) != 0x80; });
-}
-
 }  // namespace
 
-void LogprobsJson::add(int32_t before, const EngineToken& token) {
-  const std::string piece = model_.piece(before, token.id);
+void LogprobsJson::add(const EngineToken& token) {
+  const std::string piece = pieces_.peek(token.id);
   const OrderedJson logprob = token.logprob ? OrderedJson(*token.logprob) : OrderedJson();
   if (is_chat_) {
     auto top = OrderedJson::array();
     for (const TokenProbability& other : token.top) {
-      const std::string text = model_.piece(before, other.id);
+      const std::string text = pieces_.peek(other.id);
       top.push_back({{"token", shown(text)}, {"logprob", other.logprob}, {"bytes", bytes_of(text)}});
     }
     content_.push_back(
@@ -46,16 +41,15 @@ void LogprobsJson::add(int32_t before, const EngineToken& token) {
     if (token.logprob) {
       // Of tokens with the same text, the most likely one counts. The token itself is always present.
       top = OrderedJson::object();
-      for (const TokenProbability& other : token.top) top.emplace(shown(model_.piece(before, other.id)), other.logprob);
+      for (const TokenProbability& other : token.top) top.emplace(shown(pieces_.peek(other.id)), other.logprob);
       top.emplace(shown(piece), *token.logprob);
     }
     tokens_.push_back(shown(piece));
     logprobs_.push_back(logprob);
     top_.push_back(std::move(top));
-    offsets_.push_back(characters_);
+    offsets_.push_back(characters_.count());
   }
-  characters_ += characters_of(piece);
-  bytes_ += piece.size();
+  characters_.add(pieces_.add(token.id));
 }
 
 OrderedJson LogprobsJson::take() {

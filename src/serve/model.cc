@@ -16,7 +16,7 @@ ServedModel::ServedModel(std::string name, LanguageModel model, const ServedMode
       model_(std::move(model)),
       options_(options),
       created_(static_cast<int64_t>(std::time(nullptr))),
-      worker_(static_cast<size_t>(options.waiting_embeddings)) {
+      vectors_(options.engine.slots, options.engine.queue) {
   const TransformerConfig& config = model_.config().transformer;
   if (config.attention.causal) {
     engine_ = std::make_unique<Engine>(model_, options.engine);
@@ -45,14 +45,11 @@ const Tokenizer& ServedModel::tokenizer() const {
   return model_.tokenizer();
 }
 
-std::optional<int64_t> ServedModel::max_tokens() const {
-  return engine_ ? engine_->max_tokens() : model::end_of_positions(model_.config().transformer);
-}
+std::optional<int64_t> ServedModel::positions() const { return model::end_of_positions(model_.config().transformer); }
 
-void ServedModel::compute(std::function<void()> work) const {
-  if (!worker_.post(std::move(work))) {
-    throw ApiError{429, "too many requests for vectors or scores are waiting; try again later", "", "queue_full"};
-  }
+std::optional<int64_t> ServedModel::max_tokens() const {
+  if (options_.engine.max_tokens == 0) return positions();
+  return std::min(options_.engine.max_tokens, positions().value_or(options_.engine.max_tokens));
 }
 
 std::vector<int32_t> ServedModel::prompt(const TextInput& input, const std::string& field) const {
@@ -70,18 +67,6 @@ std::string ServedModel::text_of(const std::vector<int32_t>& ids) const {
   return model_.has_tokenizer() ? model_.tokenizer().decode(ids) : "";
 }
 
-std::string ServedModel::piece(int32_t before, int32_t id) const {
-  if (!model_.has_tokenizer()) return fmt::format("<{}>", id);
-  if (id == end_of_text()) return end_of_text_name().value_or("");
-  const Tokenizer& tokenizer = model_.tokenizer();
-  if (before < 0) return tokenizer.decode(std::span(&id, 1));
-  // The text of a token may depend on the token before it, for example a space between words.
-  const int32_t both[] = {before, id};
-  const size_t without = tokenizer.decode(std::span(both).first(1)).size();
-  const std::string with = tokenizer.decode(both);
-  return with.substr(std::min(without, with.size()));
-}
-
 std::optional<int32_t> ServedModel::end_of_text() const { return generation::end_of_text(model_); }
 
 std::optional<std::string> ServedModel::end_of_text_name() const {
@@ -90,5 +75,21 @@ std::optional<std::string> ServedModel::end_of_text_name() const {
   std::string name = model_.tokenizer().decode(std::span(&*id, 1), DecodeOptions{.skip_special_tokens = false});
   return name.empty() ? "<|endoftext|>" : name;  // the name in the files of tokenizers that this library makes
 }
+
+TokenPieces::TokenPieces(const ServedModel& model, std::span<const int32_t> before) {
+  if (!model.model().has_tokenizer()) return;
+  const Tokenizer& tokenizer = model.tokenizer();
+  decoder_.emplace(tokenizer, before);
+  if (tokenizer.end_of_text_ends_lines()) return;
+  end_of_text_ = model.end_of_text();
+  end_name_ = model.end_of_text_name().value_or("");
+}
+
+std::string TokenPieces::peek(int32_t id) const {
+  if (!decoder_) return fmt::format("<{}>", id);
+  return id == end_of_text_ ? end_name_ : decoder_->peek(id);
+}
+
+std::string TokenPieces::add(int32_t id) { return decoder_ && id != end_of_text_ ? decoder_->add(id) : ""; }
 
 }  // namespace alibi::serve

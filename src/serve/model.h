@@ -1,9 +1,10 @@
-// A model that is served: its engine, its tokenizer's view of texts, and a thread for vectors and scores.
+// A model that is served: its engine, its tokenizer's view of texts, and its queue of vectors and scores.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -11,16 +12,16 @@
 #include "alibi/encoder_model.h"
 #include "alibi/engine.h"
 #include "alibi/language_model.h"
+#include "generate/growing_text.h"
 #include "serve/fields.h"
-#include "serve/worker.h"
+#include "serve/vector_queue.h"
 
 namespace alibi::serve {
 
 struct ServedModelOptions {
-  EngineOptions engine = {};
+  EngineOptions engine = {};  ///< slots, queue and max_tokens are also those of vectors and scores
   Pooling pooling = Pooling::mean;
-  std::string chat_template = {};   ///< by name; empty: the one that the model's files ask for
-  int64_t waiting_embeddings = 64;  ///< maximum number of requests for vectors or scores that wait
+  std::string chat_template = {};  ///< by name; empty: the one that the model's files ask for
 };
 
 class ServedModel {
@@ -32,6 +33,8 @@ class ServedModel {
   int64_t created() const { return created_; }
   const std::string& chat_template() const { return options_.chat_template; }
   Pooling pooling() const { return options_.pooling; }
+  int64_t slots() const { return options_.engine.slots; }
+  int64_t queue() const { return options_.engine.queue; }
   /// Throws ApiError if the model is an encoder.
   Engine& engine() const;
   bool generates() const { return engine_ != nullptr; }
@@ -42,16 +45,15 @@ class ServedModel {
   const Tokenizer& tokenizer() const;
   /// Maximum number of tokens of a text; absent if there is no limit.
   std::optional<int64_t> max_tokens() const;
-
-  /// Runs work on the thread for vectors and scores. Throws ApiError if too much is waiting.
-  void compute(std::function<void()> work) const;
+  /// Number of the model's positions; absent if they do not end.
+  std::optional<int64_t> positions() const;
+  /// Requests for vectors and scores.
+  VectorQueue& vectors() const { return vectors_; }
 
   /// The tokens that the model reads for an input. Throws ApiError with the field's name if they are out of range.
   std::vector<int32_t> prompt(const TextInput& input, const std::string& field) const;
   /// The text of tokens; empty without a tokenizer.
   std::string text_of(const std::vector<int32_t>& ids) const;
-  /// What a token adds to the text after the token before it (-1: none), as bytes.
-  std::string piece(int32_t before, int32_t id) const;
   /// The end-of-text token and its name.
   std::optional<int32_t> end_of_text() const;
   std::optional<std::string> end_of_text_name() const;
@@ -63,7 +65,24 @@ class ServedModel {
   int64_t created_;
   std::optional<EncoderModel> reranker_;
   std::unique_ptr<Engine> engine_;  // null for encoders
-  mutable Worker worker_;
+  mutable VectorQueue vectors_;     // the last member, because its threads use the others
+};
+
+/// The tokens of one text as lists of tokens show them.
+class TokenPieces {
+ public:
+  /// Keeps a reference to the model. `before`: the tokens before the first one that is added.
+  explicit TokenPieces(const ServedModel& model, std::span<const int32_t> before = {});
+
+  /// The bytes that the token would add to the text, or the name of an end of text, or <id> without a tokenizer.
+  std::string peek(int32_t id) const;
+  /// Appends the token. Returns the bytes that it adds to the text: none for an end of text, or without a tokenizer.
+  std::string add(int32_t id);
+
+ private:
+  std::optional<generation::IncrementalDecoder> decoder_;  // absent without a tokenizer
+  std::optional<int32_t> end_of_text_;                     // absent if it has a text, such as a line feed
+  std::string end_name_;
 };
 
 }  // namespace alibi::serve

@@ -12,10 +12,10 @@
 namespace alibi::serve {
 namespace {
 
-/// Texts that are computed together. Between two groups a request can be cancelled.
-constexpr size_t group = 32;
-/// Maximum number of tokens of a request whose vectors are all given: about 200 MB of text at width 768.
-constexpr int64_t most_token_vectors = 16384;
+/// Maximum number of numbers in the vectors of an answer: about 200 MB of text.
+constexpr int64_t most_numbers = int64_t{1} << 24;
+/// Maximum number of tokens of a request for scores, in which every document is read with the query.
+constexpr int64_t most_pair_tokens = int64_t{1} << 22;
 
 std::string base64(std::string_view bytes) {
   constexpr std::string_view letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -50,14 +50,13 @@ Tensor token_vectors(const LanguageModel& model, const EncoderInput& input, cons
   return embed_spans(model, input, spans, {.pooling = Pooling::mean, .normalize = options.normalize});
 }
 
-/// Calls use(first, count) for each group of `all` items, unless the request is cancelled.
-void each_group(Responder& responder, size_t all, const std::function<void(size_t first, size_t count)>& use) {
-  const auto cancelled = std::make_shared<std::atomic<bool>>(false);
-  responder.on_cancel([cancelled] { *cancelled = true; });
-  for (size_t first = 0; first < all; first += group) {
-    if (*cancelled) throw ApiError{503, "the request was cancelled", "", "cancelled"};
-    use(first, std::min(group, all - first));
+/// The number of tokens to which texts are cut; 0: they are not cut.
+int64_t truncation_of(const Fields& fields, const ServedModel& model) {
+  const int64_t most = fields.integer("truncate_prompt_tokens", -1).value_or(0);
+  if (most == 0 && fields.has("truncate_prompt_tokens")) {
+    fields.fail("truncate_prompt_tokens", "expected at least 1, or -1 for as many tokens as the model reads");
   }
+  return most == -1 ? model.max_tokens().value_or(0) : most;
 }
 
 }  // namespace
@@ -75,60 +74,60 @@ void Api::embed(const HttpRequest& request, const Responding& responder, bool as
   if (format != "float" && format != "base64") fields.fail("encoding_format", "expected \"float\" or \"base64\"");
   const std::string name = fields.text("pooling").value_or(name_of(model.pooling()));
   EmbedOptions options{.pooling = pooling_from(name), .normalize = fields.flag("normalize", as_embeddings)};
-  fields.expect("dimensions", width);
+  fields.expect("dimensions", {width});
   const bool per_token = !as_embeddings && fields.find("pooling") == nullptr;
 
+  const int64_t most = truncation_of(fields, model);
   std::vector<EncoderInput> inputs;
   int64_t tokens = 0;
   for (const TextInput& input : inputs_of(fields, "input")) {
     if (input.text) {
       model.tokenizer();  // throws if there is none
-      const int64_t most = fields.integer("truncate_prompt_tokens", -1).value_or(0);
-      inputs.push_back(encoder_input(model.model(), *input.text, most == -1 ? model.max_tokens().value_or(0) : most));
+      inputs.push_back(encoder_input(model.model(), *input.text, most));
     } else {
       inputs.push_back({.ids = model.prompt(input, "input")});
+      if (most > 0 && std::ssize(input.ids) > most) inputs.back().ids.resize(static_cast<size_t>(most));
     }
     check_length(model, std::ssize(inputs.back().ids), "input");
     tokens += std::ssize(inputs.back().ids);
   }
-  if (per_token && tokens > most_token_vectors) {
-    throw ApiError{
-        400,
-        fmt::format("{} tokens, expected at most {} for a vector of each token; set \"pooling\" for a vector "
-                    "of each text",
-                    tokens, most_token_vectors),
-        "input"};
+  if (const int64_t rows = per_token ? tokens : std::ssize(inputs); rows > most_numbers / width) {
+    throw ApiError{400,
+                   fmt::format("{} vectors of {} numbers, expected at most {}; {}", rows, width, most_numbers / width,
+                               per_token ? "set \"pooling\" for a vector of each text" : "send fewer texts"),
+                   "input"};
   }
-  const bool as_base64 = format == "base64";
   responder->note("model", model.name());
   responder->note("prompt_tokens", tokens);
-  model.compute(
-      [&model, responder, inputs = std::move(inputs), options, tokens, width, as_base64, as_embeddings, per_token] {
-        answer(*responder, [&] {
-          auto data = OrderedJson::array();
-          for (size_t i = 0; per_token && i < inputs.size(); ++i) {
-            auto vectors = OrderedJson::array();
-            const Tensor states = token_vectors(model.model(), inputs[i], options);
-            for (int64_t row = 0; row < states.size(0); ++row) {
-              vectors.push_back(vector_json(states.data<float>() + row * width, width, as_base64));
-            }
-            data.push_back({{"object", "pooling"}, {"index", i}, {"data", std::move(vectors)}});
-          }
-          each_group(*responder, per_token ? 0 : inputs.size(), [&](size_t first, size_t count) {
-            const Tensor vectors = embed_inputs(model.model(), std::span(inputs).subspan(first, count), options);
-            for (int64_t row = 0; row < vectors.size(0); ++row) {
-              data.push_back({{"object", as_embeddings ? "embedding" : "pooling"},
-                              {"index", data.size()},
-                              {as_embeddings ? "embedding" : "data",
-                               vector_json(vectors.data<float>() + row * width, width, as_base64)}});
-            }
-          });
-          responder->reply(json_reply({{"object", "list"},
-                                       {"data", std::move(data)},
-                                       {"model", model.name()},
-                                       {"usage", {{"prompt_tokens", tokens}, {"total_tokens", tokens}}}}));
-        });
-      });
+  const auto data = std::make_shared<std::vector<OrderedJson>>(inputs.size());
+  const bool as_base64 = format == "base64";
+  const auto compute = [=, &model](std::span<const EncoderInput> some, std::span<const size_t> index) {
+    const auto row_json = [&](const Tensor& rows, int64_t row) {
+      return vector_json(rows.data<float>() + row * width, width, as_base64);
+    };
+    for (size_t i = 0; per_token && i < some.size(); ++i) {
+      auto vectors = OrderedJson::array();
+      const Tensor states = token_vectors(model.model(), some[i], options);
+      for (int64_t row = 0; row < states.size(0); ++row) vectors.push_back(row_json(states, row));
+      (*data)[index[i]] = std::move(vectors);
+    }
+    if (per_token) return;
+    const Tensor vectors = embed_inputs(model.model(), some, options);
+    for (size_t i = 0; i < some.size(); ++i) (*data)[index[i]] = row_json(vectors, static_cast<int64_t>(i));
+  };
+  const auto finish = [=, &model] {
+    auto all = OrderedJson::array();
+    for (OrderedJson& one : *data) {
+      all.push_back({{"object", as_embeddings ? "embedding" : "pooling"},
+                     {"index", all.size()},
+                     {as_embeddings ? "embedding" : "data", std::move(one)}});
+    }
+    responder->reply(json_reply({{"object", "list"},
+                                 {"data", std::move(all)},
+                                 {"model", model.name()},
+                                 {"usage", {{"prompt_tokens", tokens}, {"total_tokens", tokens}}}}));
+  };
+  model.vectors().submit({std::move(inputs), compute, finish, responder});
 }
 
 void Api::rerank(const HttpRequest& request, const Responding& responder) {
@@ -150,40 +149,47 @@ void Api::rerank(const HttpRequest& request, const Responding& responder) {
   }
   const auto top = static_cast<size_t>(fields.integer("top_n", 0).value_or(0));
   const bool with_documents = fields.flag("return_documents", true);
-  const int64_t most = fields.integer("truncate_prompt_tokens", 1).value_or(model.max_tokens().value_or(0));
+  // Without a number documents are cut to the model's positions, as other servers do.
+  const int64_t most =
+      fields.has("truncate_prompt_tokens") ? truncation_of(fields, model) : model.positions().value_or(0);
   std::vector<EncoderInput> inputs;
   int64_t tokens = 0;
   for (const std::string& document : documents) {
     inputs.push_back(reranker.encode_pair(*query, document, most));
     check_length(model, std::ssize(inputs.back().ids), "documents");
     tokens += std::ssize(inputs.back().ids);
+    if (tokens > most_pair_tokens) {
+      throw ApiError{400,
+                     fmt::format("the query and the first {} documents have {} tokens, expected at most {} for all "
+                                 "documents, each of which is read with the query",
+                                 inputs.size(), tokens, most_pair_tokens),
+                     "documents"};
+    }
   }
   responder->note("model", model.name());
   responder->note("prompt_tokens", tokens);
-  model.compute([&model, &reranker, responder, documents = std::move(documents), inputs = std::move(inputs), top,
-                 with_documents, tokens] {
-    answer(*responder, [&] {
-      std::vector<double> scores;
-      each_group(*responder, inputs.size(), [&](size_t first, size_t count) {
-        for (const float logit : reranker.logits(std::span(inputs).subspan(first, count)).to_floats())
-          scores.push_back(1 / (1 + std::exp(-static_cast<double>(logit))));
-      });
-      std::vector<size_t> order(scores.size());
-      std::iota(order.begin(), order.end(), size_t{0});
-      std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return scores[a] > scores[b]; });
-      if (top > 0) order.resize(std::min(order.size(), top));
-      auto results = OrderedJson::array();
-      for (const size_t i : order) {
-        OrderedJson one{{"index", i}, {"relevance_score", scores[i]}};
-        if (with_documents) one["document"] = {{"text", documents[i]}};
-        results.push_back(std::move(one));
-      }
-      responder->reply(json_reply({{"object", "list"},
-                                   {"model", model.name()},
-                                   {"results", std::move(results)},
-                                   {"usage", {{"prompt_tokens", tokens}, {"total_tokens", tokens}}}}));
-    });
-  });
+  const auto scores = std::make_shared<std::vector<double>>(inputs.size());
+  const auto compute = [=, &reranker](std::span<const EncoderInput> some, std::span<const size_t> index) {
+    const std::vector<float> logits = reranker.logits(some).to_floats();
+    for (size_t i = 0; i < some.size(); ++i) (*scores)[index[i]] = 1 / (1 + std::exp(-static_cast<double>(logits[i])));
+  };
+  const auto finish = [=, &model, documents = std::move(documents)] {
+    std::vector<size_t> order(scores->size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return (*scores)[a] > (*scores)[b]; });
+    if (top > 0) order.resize(std::min(order.size(), top));
+    auto results = OrderedJson::array();
+    for (const size_t i : order) {
+      OrderedJson one{{"index", i}, {"relevance_score", (*scores)[i]}};
+      if (with_documents) one["document"] = {{"text", documents[i]}};
+      results.push_back(std::move(one));
+    }
+    responder->reply(json_reply({{"object", "list"},
+                                 {"model", model.name()},
+                                 {"results", std::move(results)},
+                                 {"usage", {{"prompt_tokens", tokens}, {"total_tokens", tokens}}}}));
+  };
+  model.vectors().submit({std::move(inputs), compute, finish, responder});
 }
 
 }  // namespace alibi::serve

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "alibi/tokenizer.h"
-#include "core/check.h"
 #include "text/hash.h"
 #include "text/tokenizer_files.h"
 #include "text/tokenizers/byte_level.h"
@@ -100,11 +99,10 @@ std::vector<int32_t> ByteTokenizer::encode(std::string_view text) const {
   return ids;
 }
 
-std::string ByteTokenizer::decode(std::span<const int32_t> ids) const {
+std::string ByteTokenizer::decode_known(std::span<const int32_t> ids, const DecodeOptions*) const {
   std::string text;
   text.reserve(ids.size());
   for (const int32_t id : ids) {
-    check(id >= 0 && id <= kEndOfText, "[tokenizer] found the id {}, expected 0 to {}", id, kEndOfText);
     if (id != kEndOfText) text.push_back(static_cast<char>(id));
   }
   return text;

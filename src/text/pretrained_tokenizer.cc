@@ -113,13 +113,6 @@ Encoding PretrainedTokenizer::encode_as(std::string_view first, const std::strin
   return {std::move(framed.ids), std::move(framed.types)};
 }
 
-std::string PretrainedTokenizer::decode_ids(std::span<const int32_t> ids, bool skip_special, bool raw) const {
-  for (const int32_t id : ids) {
-    check(id >= 0 && id < vocab_size(), "[tokenizer] found the id {}, expected 0 to {}", id, vocab_size() - 1);
-  }
-  return engine_->decode(ids, skip_special, raw);
-}
-
 void PretrainedTokenizer::save(const std::filesystem::path& folder) const {
   core::write_file(folder / source_.name, source_.bytes);
   if (source_.config.empty()) {

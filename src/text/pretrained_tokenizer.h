@@ -36,16 +36,14 @@ class PretrainedTokenizer final : public Tokenizer {
   /// Special tokens in the text are treated as text. Invalid UTF-8 becomes U+FFFD.
   std::vector<int32_t> encode(std::string_view text) const override;
   std::vector<int32_t> encode_prompt(std::string_view text) const override;
-  std::string decode(std::span<const int32_t> ids) const override { return decode_ids(ids, true, true); }
   void save(const std::filesystem::path& folder) const override;
 
  private:
   Encoding encode_as(std::string_view first, const std::string_view* second,
                      const EncodeOptions& options) const override;
-  std::string decode_as(std::span<const int32_t> ids, const DecodeOptions& options) const override {
-    return decode_ids(ids, options.skip_special_tokens, false);
+  std::string decode_known(std::span<const int32_t> ids, const DecodeOptions* options) const override {
+    return engine_->decode(ids, options == nullptr || options->skip_special_tokens, options == nullptr);
   }
-  std::string decode_ids(std::span<const int32_t> ids, bool skip_special, bool raw) const;
 
   std::unique_ptr<const tokenizers::Engine> engine_;
   Source source_;

@@ -195,12 +195,9 @@ void SentencePieceTokenizer::encode_characters(std::string_view characters, Know
   }
 }
 
-std::string SentencePieceTokenizer::decode(std::span<const int32_t> ids) const {
+std::string SentencePieceTokenizer::decode_known(std::span<const int32_t> ids, const DecodeOptions*) const {
   std::string text;
-  for (const int32_t id : ids) {
-    check(id >= 0 && id < vocab_size(), "[tokenizer] found the id {}, expected 0 to {}", id, vocab_size() - 1);
-    text += texts_[static_cast<size_t>(id)];
-  }
+  for (const int32_t id : ids) text += texts_[static_cast<size_t>(id)];
   return text;
 }
 

@@ -31,10 +31,10 @@ class SentencePieceTokenizer : public Tokenizer {
   int32_t end_of_text() const override { return end_of_text_; }
   uint64_t fingerprint() const override;
   std::vector<int32_t> encode(std::string_view text) const override;
-  std::string decode(std::span<const int32_t> ids) const override;
   void save(const std::filesystem::path& folder) const override;
 
  private:
+  std::string decode_known(std::span<const int32_t> ids, const DecodeOptions* options) const override;
   /// Cache of the ids of words in the same text, because most words repeat.
   using Known = std::unordered_map<std::string_view, std::vector<int>>;
 

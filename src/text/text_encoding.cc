@@ -35,6 +35,29 @@ size_t utf8_sequence_length(std::string_view text, size_t at) {
   return 0;
 }
 
+void CharacterCount::add(std::string_view more) {
+  rest_ += more;
+  size_t at = 0;
+  while (at < rest_.size()) {
+    size_t length = utf8_sequence_length(rest_, at);
+    if (length == 0) {
+      // The longest part that is the beginning of a sequence: one of these endings makes it a whole one.
+      const auto begins = [&](size_t bytes) {
+        for (const char* rest : {"\x80", "\x80\x80", "\xa0\x80", "\x80\x80\x80", "\x90\x80\x80"}) {
+          if (utf8_sequence_length(rest_.substr(at, bytes) + rest, 0) > bytes) return true;
+        }
+        return false;
+      };
+      while (length < rest_.size() - at && begins(length + 1)) ++length;
+      if (length > 0 && at + length == rest_.size()) break;  // the next bytes may complete it
+      length = std::max<size_t>(length, 1);
+    }
+    ++count_;
+    at += length;
+  }
+  rest_.erase(0, at);
+}
+
 std::vector<size_t> malformed_bytes(std::string_view text) {
   std::vector<size_t> places;
   for (size_t at = 0; at < text.size();) {

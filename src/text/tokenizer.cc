@@ -1,5 +1,7 @@
 #include "alibi/tokenizer.h"
 
+#include <algorithm>
+#include <iterator>
 #include <system_error>
 
 #include "core/check.h"
@@ -54,7 +56,16 @@ std::vector<int32_t> Tokenizer::encode_prompt(std::string_view text) const {
   return ids;
 }
 
-std::string Tokenizer::decode_as(std::span<const int32_t> ids, const DecodeOptions&) const { return decode(ids); }
+std::string Tokenizer::decode_any(std::span<const int32_t> ids, const DecodeOptions* options) const {
+  const auto is_known = [size = vocab_size()](int32_t id) {
+    check(id >= 0, "[tokenizer] found the id {}, expected at least 0", id);
+    return id < size;
+  };
+  if (std::all_of(ids.begin(), ids.end(), is_known)) return decode_known(ids, options);
+  std::vector<int32_t> known;
+  std::copy_if(ids.begin(), ids.end(), std::back_inserter(known), is_known);
+  return decode_known(known, options);
+}
 
 std::set<std::string> text::tokenizer_file_names() {
   return {text::kWordsFile, text::kSentencePieceFile, text::kHuggingFaceFile, text::kTokenizerConfigFile};

@@ -33,10 +33,11 @@ class WordTokenizer : public Tokenizer {
   bool end_of_text_ends_lines() const override { return true; }
   uint64_t fingerprint() const override;
   std::vector<int32_t> encode(std::string_view text) const override;
-  std::string decode(std::span<const int32_t> ids) const override;
   void save(const std::filesystem::path& folder) const override;
 
  private:
+  std::string decode_known(std::span<const int32_t> ids, const DecodeOptions* options) const override;
+
   static constexpr int32_t kSpecials = 4;
 
   std::string file_text() const;

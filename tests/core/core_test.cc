@@ -3,11 +3,13 @@
 #include <atomic>
 #include <cmath>
 #include <numeric>
+#include <thread>
 #include <vector>
 
 #include "alibi/error.h"
 #include "alibi/runtime.h"
 #include "alibi/tensor.h"
+#include "core/cancel.h"
 #include "core/files.h"
 #include "core/parallel.h"
 #include "core/random.h"
@@ -25,6 +27,28 @@ TEST(Parallel, EveryTaskRunsOnceAndNestedCallsToo) {
       parallel_for(100, [&](int64_t inner) { ++runs[static_cast<size_t>(outer * 100 + inner)]; });
     });
     for (const auto& run : runs) EXPECT_EQ(run.load(), 1);
+  }
+}
+
+TEST(Parallel, ACancelledComputationEndsBetweenTwoTasks) {
+  for (const int count : {1, 3}) {
+    set_threads(count);
+    std::atomic<bool> flag = false;
+    std::atomic<int> runs = 0;
+    const auto work = [&](int64_t) {
+      if (++runs == 10) flag = true;
+    };
+    {
+      const CancelScope scope(flag);
+      parallel_for(5, work);  // not cancelled
+      EXPECT_THROW(parallel_for(100000, work), Cancelled);
+      EXPECT_LT(runs.load(), 10 + 2 * count);
+      EXPECT_THROW(parallel_for(1, work), Cancelled);
+      std::thread([&] { parallel_for(3, work); }).join();  // other threads go on
+    }
+    const int before = runs.load();
+    parallel_for(20, work);
+    EXPECT_EQ(runs.load(), before + 20);
   }
 }
 

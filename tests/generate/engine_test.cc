@@ -153,7 +153,7 @@ TEST(Engine, EventsAreTheResult) {
   request.on_event = [&](const EngineEvent& event) {
     const auto sample = static_cast<size_t>(event.sample);
     texts[sample] += event.text;
-    if (event.token) ids[sample].push_back(event.token->id);
+    for (const EngineToken& token : event.tokens) ids[sample].push_back(token.id);
     ends += event.end ? 1 : 0;
   };
   request.on_done = [&](const EngineResult* result, std::exception_ptr) { dones += result != nullptr ? 1 : 0; };
@@ -176,11 +176,51 @@ TEST(Engine, StopsAtStopStringsAndTheEndOfTheText) {
   const EngineResult stopped = engine.submit(request).wait();
   EXPECT_EQ(stopped.samples[0].generation.end, GenerationEnd::stop);
   EXPECT_EQ(stopped.samples[0].generation.text, whole.substr(0, whole.find(request.options.stop[0])));
+  EXPECT_EQ(stopped.samples[0].tokens.back().in_text, false);
   request.options.stop = {};
   request.options.max_tokens = 0;
   const EngineResult none = engine.submit(request).wait();
   EXPECT_EQ(none.samples.at(0).generation.tokens, 0);
   EXPECT_EQ(none.samples[0].generation.end, GenerationEnd::tokens);
+}
+
+/// Stop strings of one to four tokens at every place: the tokens of the events are those of the result, in the same
+/// order, and exactly those whose text begins before the stop string are in the text.
+TEST(Engine, EventsTellWhichTokensAreInTheText) {
+  const LanguageModel model = small_model();
+  Engine engine(model);
+  EngineRequest request{.prompt = tokens(5, 4), .logprobs = 1};
+  request.options.max_tokens = 12;
+  const std::string whole = engine.submit(request).wait().samples[0].generation.text;
+  ASSERT_EQ(whole.size(), 12u);  // a token is a byte
+  for (size_t begin = 0; begin < 8; ++begin) {
+    for (size_t length = 1; length <= 4; ++length) {
+      // The second stop string only holds tokens back.
+      request.options.stop = {whole.substr(begin, length), whole.substr(begin, 1) + "no such text"};
+      std::vector<EngineToken> told;
+      size_t shown = 0;
+      request.on_event = [&](const EngineEvent& event) {
+        for (const EngineToken& token : event.tokens) {
+          told.push_back(token);
+          if (token.in_text) ++shown;
+        }
+        EXPECT_TRUE(event.drawn.has_value());
+      };
+      const EngineSample sample = engine.submit(request).wait().samples[0];
+      const size_t stop = whole.find(request.options.stop[0]);
+      EXPECT_EQ(sample.generation.end, GenerationEnd::stop);
+      EXPECT_EQ(sample.generation.text, whole.substr(0, stop));
+      ASSERT_EQ(told.size(), sample.tokens.size());
+      ASSERT_EQ(told.size(), stop + length);
+      EXPECT_EQ(shown, stop);
+      for (size_t i = 0; i < told.size(); ++i) {
+        EXPECT_EQ(told[i].id, sample.tokens[i].id);
+        EXPECT_EQ(told[i].logprob, sample.tokens[i].logprob);
+        EXPECT_EQ(told[i].in_text, i < stop);
+        EXPECT_EQ(sample.tokens[i].in_text, i < stop);
+      }
+    }
+  }
 }
 
 TEST(Engine, SharesPrefixesWithTheSameBits) {

@@ -46,9 +46,27 @@ TEST(Fields, GiveValuesOfTheirTypes) {
   EXPECT_EQ(fields.inputs("g").size(), 1u);
 }
 
+/// JSON has one type of numbers: an integer may be written with a fraction of zero or an exponent.
+TEST(Fields, IntegersMayBeWrittenAsDecimals) {
+  const Fields fields(R"({"a": 10.0, "b": 1e3, "c": [104.0, 105], "d": [[1.0]], "e": 9.2e18, "f": 2.5, "g": 1e300,
+                          "h": 9223372036854775808, "i": -9223372036854775808, "j": 9223372036854775807})");
+  EXPECT_EQ(fields.integer("a", 0), 10);
+  EXPECT_EQ(fields.integer("b", 0, 1000), 1000);
+  EXPECT_EQ(fields.tokens("c"), (std::vector<int32_t>{104, 105}));
+  EXPECT_EQ(fields.inputs("d")[0].ids, std::vector<int32_t>{1});
+  EXPECT_EQ(fields.integer("e", 0), 9200000000000000000);
+  EXPECT_EQ(fields.integer("i", INT64_MIN), INT64_MIN);
+  EXPECT_EQ(fields.integer("j", INT64_MIN), INT64_MAX);
+  EXPECT_EQ(error_of([&] { fields.integer("f", 0); }).message, "f is 2.5, expected an integer of at least 0");
+  EXPECT_EQ(error_of([&] { fields.integer("g", 0); }).message,
+            "g is 1e+300, expected an integer of at most 9223372036854775807");
+  EXPECT_EQ(error_of([&] { fields.integer("h", INT64_MIN); }).message,
+            "h is 9223372036854775808, expected an integer of at most 9223372036854775807");
+}
+
 TEST(Fields, ErrorsNameTheField) {
   const Fields fields(R"({"a": 3, "b": "text", "c": 18446744073709551615, "d": [], "e": [1, -1], "g": [[]],
-                          "h": {"i": 1}})");
+                          "h": {"i": 1}, "f": null})");
   const auto expect = [](const ApiError& error, const std::string& field, std::string_view part) {
     EXPECT_EQ(error.status, 400);
     EXPECT_EQ(error.param, field);
@@ -67,7 +85,8 @@ TEST(Fields, ErrorsNameTheField) {
   expect(error_of([&] { fields.inputs("d"); }), "d", "a list of either");
   expect(error_of([&] { fields.inputs("e"); }), "e", "tokens");
   expect(error_of([&] { fields.at("none"); }), "none", "missing");
-  expect(error_of([&] { fields.expect("a", 0); }), "a", "only 0");
+  expect(error_of([&] { fields.at("f"); }), "f", "null");
+  expect(error_of([&] { fields.expect("a", {0, 4}); }), "a", "only 0");
   expect(error_of([&] { Fields(fields.at("h"), "h").text("i"); }), "h.i", "a text");
   EXPECT_EQ(error_of([] { Fields("[]"); }).code, "invalid_json");
   EXPECT_EQ(error_of([] { Fields("{\"a\": 1"); }).code, "invalid_json");

@@ -139,11 +139,7 @@ TEST_P(SentencePiece, TextCannotEndItself) {
   const int32_t end = tokenizer().end_of_text();
   EXPECT_EQ(tokenizer().decode({&end, 1}), "");
   const int32_t beyond = tokenizer().vocab_size(), below = -1;
-  expect_error(
-      [&] {
-        tokenizer().decode({&beyond, 1});
-      },
-      fmt::format("found the id {}, expected 0 to {}", beyond, beyond - 1));
+  EXPECT_EQ(tokenizer().decode({&beyond, 1}), "");
   expect_error([&] { tokenizer().decode({&below, 1}); }, "found the id -1");
 }
 

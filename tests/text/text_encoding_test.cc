@@ -2,8 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <iterator>
+#include <nlohmann/json.hpp>
 #include <string>
+
+#include "core/random.h"
 
 namespace alibi::text {
 namespace {
@@ -35,6 +40,35 @@ TEST(Utf8, OverlongFormsAndStrayBytesAreMalformed) {
                             "\xf0\x8f\xbf\xbf", "\xf5\x80\x80\x80", "\x80", "\xbf", "\xfe", "\xff"}) {
     EXPECT_EQ(utf8_sequence_length(bytes, 0), 0u) << bytes;
   }
+}
+
+TEST(Utf8, CharactersAreCountedAsAJsonWriterReplacesThem) {
+  const core::Random random(5);
+  const auto drawn = [&, next = uint64_t{0}](uint64_t below) mutable { return random.bits(next++) % below; };
+  const std::string_view parts[] = {"a",    "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x98\x80", "\xe2",
+                                    "\x82", "\xf0\x9f", "\xed\xa0\x80", "\xe0\x80",         "\xf4\x90",
+                                    "\xff", "\xc0",     "\xc3"};
+  for (int i = 0; i < 2000; ++i) {
+    std::string text;
+    for (uint64_t n = drawn(8); n > 0; --n) text += parts[drawn(std::size(parts))];
+    CharacterCount count;
+    for (size_t at = 0; at < text.size();) {  // in pieces
+      const size_t bytes = std::min<size_t>(1 + drawn(3), text.size() - at);
+      count.add(std::string_view(text).substr(at, bytes));
+      at += bytes;
+    }
+    count.add("|");  // completes nothing
+    const std::string written =
+        nlohmann::json(text + "|").dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    const auto characters =
+        std::count_if(written.begin(), written.end(), [](char c) { return (c & 0xc0) != 0x80; }) - 2;
+    ASSERT_EQ(count.count(), characters) << written;
+  }
+  CharacterCount count;
+  count.add("a\xe2\x82");
+  EXPECT_EQ(count.count(), 1);  // the euro sign is not complete
+  count.add("\xac");
+  EXPECT_EQ(count.count(), 2);
 }
 
 TEST(Utf8, EachStrayByteIsReplacedAlone) {
