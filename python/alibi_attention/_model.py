@@ -273,7 +273,8 @@ class LanguageModel:
         stop                  the text ends before the first of these strings
         stop_at_end_of_text   False: the end-of-text token is never drawn
         sample                each number gives another text with the same seed
-        on_text               called with each new piece of text; return False to stop
+        on_text               called with each new piece of text, in whole characters (U+FFFD stands for bytes that are
+                              part of none); return False to stop
         """
         stop = [stop] if isinstance(stop, str) else list(stop)
         return Generation(
