@@ -165,10 +165,11 @@ std::vector<Generation> Prompt::generate_batch(std::vector<Prompt> prompts, cons
     std::vector<int32_t> tokens;
     for (size_t i = 0; i < prompts.size(); ++i) {
       if (!requests[i]) continue;
-      const std::optional<int32_t> token = requests[i]->goes_on() ? std::optional(requests[i]->draw()) : std::nullopt;
+      int32_t token = -1;
+      if (requests[i]->goes_on()) token = requests[i]->draw();
       if (requests[i]->goes_on()) {
         sessions.push_back(prompts[i].session_.get());
-        tokens.push_back(*token);
+        tokens.push_back(token);
       } else {  // frees its memory for the other texts
         results[i] = std::move(*requests[i]).finish();
         requests[i].reset();

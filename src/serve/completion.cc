@@ -34,7 +34,7 @@ const char* finish_reason(GenerationEnd end) {
 
 }  // namespace
 
-CompletionParameters parameters_of(const Fields& fields) {
+CompletionParameters parameters_of(const Fields& fields, const ServedModel& model) {
   CompletionParameters all;
   GenerateOptions& generate = all.generate;
   generate.temperature = fields.number("temperature", 0, 1000).value_or(1);
@@ -52,7 +52,7 @@ CompletionParameters parameters_of(const Fields& fields) {
     if (stop.empty() || stop.size() > 1024) fields.fail("stop", "expected texts of 1 to 1024 bytes");
   }
   generate.stop_at_end_of_text = !fields.flag("ignore_eos", false);
-  all.n = fields.integer("n", 1, 128).value_or(1);
+  all.n = fields.integer("n", 1, model.slots()).value_or(1);
   all.stream = fields.flag("stream", false);
   if (const Json* options = fields.find("stream_options")) {
     all.usage_in_stream = Fields(*options, "stream_options").flag("include_usage", false);
@@ -68,7 +68,7 @@ CompletionParameters parameters_of(const Fields& fields) {
 
 void check_size_of_answer(const Fields& fields, std::span<const CompletionPrompt> prompts,
                           const CompletionParameters& parameters) {
-  constexpr int64_t most_logprobs = int64_t{1} << 19, most_echoed = int64_t{1} << 26;
+  constexpr int64_t most_logprobs = int64_t{1} << 19, most_echoed = int64_t{1} << 24;
   const auto n = static_cast<double>(parameters.n);
   double tokens = 0, echoed = 0;  // a double holds also products that an integer does not
   for (const CompletionPrompt& prompt : prompts) {

@@ -33,7 +33,7 @@ struct CompletionParameters {
 };
 
 /// The fields that completions and chat completions have in common.
-CompletionParameters parameters_of(const Fields& fields);
+CompletionParameters parameters_of(const Fields& fields, const ServedModel& model);
 
 /// Throws ApiError if the product of fields that are limited each would make an answer too large.
 void check_size_of_answer(const Fields& fields, std::span<const CompletionPrompt> prompts,

@@ -36,7 +36,7 @@ void Api::completions(const HttpRequest& request, const Responding& responder) {
   const Fields fields(request.body);
   const ServedModel& model = model_of(fields);
   model.engine();  // throws for an encoder
-  CompletionParameters parameters = parameters_of(fields);
+  CompletionParameters parameters = parameters_of(fields, model);
   parameters.generate.max_tokens = fields.integer("max_tokens", 0).value_or(16);
   parameters.logprobs = fields.integer("logprobs", 0, most_logprobs(model));
   parameters.echo = fields.flag("echo", false);
@@ -60,7 +60,7 @@ void Api::chat(const HttpRequest& request, const Responding& responder) {
   const Fields fields(request.body);
   const ServedModel& model = model_of(fields);
   const Engine& engine = model.engine();
-  CompletionParameters parameters = parameters_of(fields);
+  CompletionParameters parameters = parameters_of(fields, model);
   parameters.is_chat = true;
   if (fields.flag("logprobs", false))
     parameters.logprobs = fields.integer("top_logprobs", 0, most_logprobs(model)).value_or(0);

@@ -93,9 +93,12 @@ void VectorQueue::run(Lane& lane) {
     lock.lock();
     lane.running = nullptr;
     if (goes_on) {
-      lane_of(*entry).entries.push_back(std::move(entry));
+      try {
+        lane_of(*entry).entries.push_back(entry);
+      } catch (...) {  // no memory
+        entry->job.responder->fail(std::current_exception());
+      }
       changed_.notify_all();
-      continue;
     }
     lock.unlock();
     entry = nullptr;  // what it holds may wait for this thread's lock

@@ -84,7 +84,7 @@ class Padded(CliTest):
         cls.padded = cls.folder / "padded"
         shutil.copytree(cls.model, cls.padded)
         pad(cls.padded)
-        cls.server = Server(cls.padded, "--slots", "4", "--quiet")
+        cls.server = Server(cls.padded, "--slots", "8", "--quiet", "--name", "padded")
         cls.addClassCleanup(cls.server.stop)
 
     def complete(self, **fields):
@@ -206,6 +206,7 @@ class Padded(CliTest):
                              ("max_tokens", 2.0), ("n", 1.0), ("seed", -2**63), ("best_of", 1), ("presence_penalty", 0.0)):
             self.assertEqual(self.complete(**{**plain, field: value}), expected, (field, value))
         for field, value, mentions in (("logprobs", 1000, f"logprobs is 1000, expected an integer from 0 to {257 + PADDING}"),
+                                       ("n", 9, "n is 9, expected an integer from 1 to 8"),
                                        ("seed", 2**63, f"seed is {2**63}, expected an integer of at most {2**63 - 1}"),
                                        ("logit_bias", {"101": 1}, "only biases of 0"), ("logit_bias", [0], "only biases of 0"),
                                        ("max_tokens", 2.5, "integer"), ("stop", "x" * 1025, "1 to 1024 bytes")):
@@ -228,7 +229,7 @@ class Padded(CliTest):
                       refused("/v1/completions", {"prompt": long, "echo": True, "logprobs": 100, "max_tokens": 0}))
         self.assertIn("expected at most 524288 in an answer",
                       refused("/v1/completions", {"prompt": "a", "n": 4, "logprobs": 200, "max_tokens": 10**18}))
-        self.assertIn("bytes of prompts", refused("/v1/completions", {"prompt": ["a" * 1700000] * 2, "echo": True, "n": 128, "max_tokens": 0}))
+        self.assertIn("bytes of prompts", refused("/v1/completions", {"prompt": ["a" * 1700000] * 2, "echo": True, "n": 8, "max_tokens": 0}))
         for field in ("with_pieces", "return_token_strs"):
             self.assertIn("expected at most 131072", refused("/tokenize", {"prompt": "a" * 131073, field: True}))
         self.assertEqual(self.server.post("/tokenize", {"prompt": "a" * 131073})["count"], 131073)

@@ -52,8 +52,9 @@ class RunningServer {
     failing_step = -1;
     before_step = throw_at_the_step;
     std::promise<std::string> url;
-    thread_ = std::thread(
-        [this, &url, vocab_size] { run_server(models(vocab_size), options_, [&url](const std::string& text) { url.set_value(text); }); });
+    thread_ = std::thread([this, &url, vocab_size] {
+      run_server(models(vocab_size), options_, [&url](const std::string& text) { url.set_value(text); });
+    });
     const std::string text = url.get_future().get();
     port_ = static_cast<uint16_t>(std::stoi(text.substr(text.rfind(':') + 1)));
     EXPECT_NE(send("GET /health HTTP/1.1\r\nConnection: close\r\n\r\n").find("200 OK"), std::string::npos);
@@ -116,7 +117,8 @@ class RunningServer {
     ServedModelOptions options;
     options.engine.max_tokens = 500;
     Api::Models models;
-    models.push_back(std::make_unique<ServedModel>("m", LanguageModel(config, 1, std::make_shared<ByteTokenizer>()), options));
+    models.push_back(
+        std::make_unique<ServedModel>("m", LanguageModel(config, 1, std::make_shared<ByteTokenizer>()), options));
     return models;
   }
 
@@ -221,12 +223,12 @@ std::vector<std::string> requests_for_more_ids_than_tokens() {
     for (const char* lists : {"", R"(, "logprobs": 0)", R"(, "logprobs": 40)", R"(, "logprobs": 272)",
                               R"(, "logprobs": 1, "echo": true)"}) {
       for (const char* sampling :
-           {R"("max_tokens": 3, "temperature": 0)", R"("max_tokens": 7, "temperature": 50, "n": 2)", R"("max_tokens": 0)",
-            R"("max_tokens": 5, "temperature": 50, "ignore_eos": true, "stop": ["e", "th"])",
+           {R"("max_tokens": 3, "temperature": 0)", R"("max_tokens": 7, "temperature": 50, "n": 2)",
+            R"("max_tokens": 0)", R"("max_tokens": 5, "temperature": 50, "ignore_eos": true, "stop": ["e", "th"])",
             R"("max_tokens": 4, "temperature": 50, "repetition_penalty": 1.5, "top_k": 270)"}) {
         for (const char* stream : {"false", "true"}) {
-          all.push_back(post("/v1/completions", fmt::format(R"({{"prompt": {}, "seed": {}, "stream": {}, {}{}}})", prompt,
-                                                            all.size(), stream, sampling, lists)));
+          all.push_back(post("/v1/completions", fmt::format(R"({{"prompt": {}, "seed": {}, "stream": {}, {}{}}})",
+                                                            prompt, all.size(), stream, sampling, lists)));
         }
       }
     }
