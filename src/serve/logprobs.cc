@@ -1,6 +1,8 @@
 // Log-probabilities of tokens in the formats of completions and of chats.
 #include <fmt/format.h>
 
+#include <string>
+#include <unordered_set>
 #include <utility>
 
 #include "serve/completion.h"
@@ -36,20 +38,25 @@ void LogprobsJson::add(const EngineToken& token) {
     }
     content_.push_back(
         {{"token", shown(piece)}, {"logprob", logprob}, {"bytes", bytes_of(piece)}, {"top_logprobs", std::move(top)}});
+    pieces_.add(token.id);
   } else {
     OrderedJson top;
     if (token.logprob) {
       // Of tokens with the same text, the most likely one counts. The token itself is always present.
-      top = OrderedJson::object();
-      for (const TokenProbability& other : token.top) top.emplace(shown(pieces_.peek(other.id)), other.logprob);
-      top.emplace(shown(piece), *token.logprob);
+      OrderedJson::object_t members;  // its emplace() searches all members
+      std::unordered_set<std::string> names;
+      const auto add_member = [&](std::string name, float value) {
+        if (names.insert(name).second) members.emplace_back(std::move(name), value);
+      };
+      for (const TokenProbability& other : token.top) add_member(shown(pieces_.peek(other.id)), other.logprob);
+      add_member(shown(piece), *token.logprob);
+      top = std::move(members);
     }
     tokens_.push_back(shown(piece));
     logprobs_.push_back(logprob);
     top_.push_back(std::move(top));
-    offsets_.push_back(characters_.count());
+    offsets_.push_back(characters_.add(pieces_.add(token.id)));
   }
-  characters_.add(pieces_.add(token.id));
 }
 
 OrderedJson LogprobsJson::take() {

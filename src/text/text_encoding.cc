@@ -35,7 +35,15 @@ size_t utf8_sequence_length(std::string_view text, size_t at) {
   return 0;
 }
 
-void CharacterCount::add(std::string_view more) {
+int64_t CharacterCount::add(std::string_view more) {
+  if (more.empty()) return count_;
+  extend(more.substr(0, 1));
+  const int64_t first = rest_.empty() ? count_ - 1 : count_;
+  extend(more.substr(1));
+  return first;
+}
+
+void CharacterCount::extend(std::string_view more) {
   rest_ += more;
   size_t at = 0;
   while (at < rest_.size()) {

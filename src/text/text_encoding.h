@@ -18,11 +18,14 @@ size_t utf8_sequence_length(std::string_view text, size_t at);
 /// of them as begin a sequence, else for each. JSON writers and Python's errors="replace" do the same.
 class CharacterCount {
  public:
-  void add(std::string_view more);
+  /// Returns the number of characters before the one in which the first byte of `more` is.
+  int64_t add(std::string_view more);
   /// Number of characters before the end, without the one that the next bytes may complete.
   int64_t count() const { return count_; }
 
  private:
+  void extend(std::string_view more);
+
   int64_t count_ = 0;
   std::string rest_;  // the beginning of a character
 };

@@ -1,7 +1,6 @@
 """What is inside the answers of alibi serve: tokens without a text, log-probabilities of streams, offsets of characters,
 fields that change nothing, limits of encoders, and the cancellation of vectors."""
 
-import codecs
 import itertools
 import json
 import pathlib
@@ -189,11 +188,12 @@ class Padded(CliTest):
         one = self.complete(prompt=ids, echo=True, logprobs=0, max_tokens=0)
         text = one["text"]
         self.assertEqual(text, bytes(id for id in ids if id < 256).decode(errors="replace"))
-        # A token begins after the characters that the bytes before it have completed.
-        expected, decoder, characters = [], codecs.getincrementaldecoder("utf-8")("replace"), 0
+        # The character in which the token's byte is; a token without a text is before the next one.
+        expected, before = [], b""
         for id in ids:
-            expected.append(characters)
-            characters += len(decoder.decode(bytes([id]))) if id < 256 else 0
+            expected.append(len((before + bytes([id])).decode(errors="replace")) - 1 if id < 256 else
+                            len(before.decode(errors="replace")))
+            before += bytes([id]) if id < 256 else b""
         self.assertEqual(one["logprobs"]["text_offset"], expected)
         for token, offset in zip(one["logprobs"]["tokens"], one["logprobs"]["text_offset"]):
             if not token.startswith("bytes:") and token != "<|endoftext|>":

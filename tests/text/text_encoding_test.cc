@@ -65,10 +65,13 @@ TEST(Utf8, CharactersAreCountedAsAJsonWriterReplacesThem) {
     ASSERT_EQ(count.count(), characters) << written;
   }
   CharacterCount count;
-  count.add("a\xe2\x82");
+  EXPECT_EQ(count.add("a\xe2"), 0);
+  EXPECT_EQ(count.add("\x82"), 1);
   EXPECT_EQ(count.count(), 1);  // the euro sign is not complete
-  count.add("\xac");
-  EXPECT_EQ(count.count(), 2);
+  EXPECT_EQ(count.add("\xac"), 1);
+  EXPECT_EQ(count.add("\xe2"), 2);
+  EXPECT_EQ(count.add("x"), 3);  // the byte before it is a character
+  EXPECT_EQ(count.add(""), 4);
 }
 
 TEST(Utf8, EachStrayByteIsReplacedAlone) {
