@@ -14,7 +14,8 @@ set(library_dependencies ${operator_dependencies} ${MATMUL_TARGET} SentencePiece
                          Utf8proc::utf8proc ZLIB::ZLIB Zstandard::zstd ${CMAKE_DL_LIBS})
 
 file(GLOB_RECURSE OPERATOR_SOURCES CONFIGURE_DEPENDS src/attention/*.cc src/capi/*.cc)
-list(APPEND OPERATOR_SOURCES src/core/device.cc src/core/format.cc src/core/isa.cc src/core/memory.cc src/core/parallel.cc
+list(APPEND OPERATOR_SOURCES src/core/device.cc src/core/format.cc src/core/interrupt.cc src/core/isa.cc src/core/memory.cc
+     src/core/parallel.cc
      src/core/processor_${PROCESSOR}.cc src/core/product_rates.cc src/core/stream.cc src/core/system_${ALIBI_SYSTEM}.cc
      src/core/tensor.cc)
 # Sources that need CUDA, and stubs for a build without it.

@@ -63,7 +63,7 @@ struct EngineResult {
   int64_t reused_tokens = 0;  ///< tokens of the prompt whose keys and values an earlier prompt had left
   double queue_seconds = 0;   ///< from submit() to the first step
   double prompt_seconds = 0;  ///< from the first step to the end of the prompt
-  bool cancelled = false;     ///< the samples are those generated before
+  bool cancelled = false;     ///< the samples are those generated before; each may be empty
 };
 
 struct EngineRequest {

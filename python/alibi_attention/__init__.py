@@ -10,6 +10,7 @@ and no bias or mask of length x length is made. PyTorch is imported only where i
 
 from __future__ import annotations
 
+import atexit
 import importlib
 from typing import Any
 
@@ -32,6 +33,16 @@ from ._tokenizer import Tokenizer
 from ._training import TrainResult, train
 
 __version__ = _core.version
+
+
+def _end_threads() -> None:
+    """Before the interpreter ends: calls in other threads end, then the threads of engines and streams."""
+    _core.end_computations()
+    if _core.has_models:
+        _core.end_threads()
+
+
+atexit.register(_end_threads)
 __all__ = [
     "AlibiAttention",
     "CompareResults",

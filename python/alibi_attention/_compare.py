@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import _core
+from ._arguments import checked, flag, texts as texts_of
 from ._model import need_models
 from ._options import renamed
 from ._progress import OnProgress, from_core
@@ -118,6 +119,7 @@ class CompareResults(Result):
         return table(["method", *map(str, lengths)], rows, caption)
 
 
+@checked
 def compare(
     text: Text | None = None,
     *,
@@ -170,19 +172,20 @@ def compare(
     """
     need_models()
     positions = renamed("compare", options, "methods", "positions", positions)
-    one_pass = renamed("compare", options, "stream", "one_pass", one_pass)
+    one_pass = flag("compare", "one_pass", renamed("compare", options, "stream", "one_pass", one_pass))
+    chosen = None if positions is None else texts_of("compare", "positions", positions)
     with paths_of("compare", text, valid) as (texts, held_out):
         found = _core.compare(
-            texts, held_out, field, tokenizer_choice(tokenizer, vocab_size, min_count, like), [positions] if isinstance(positions, str) else None if positions is None else list(positions), preset,
-            dropout, seeds, list(train_lengths), list(lengths), stride, one_pass, eval_tokens, sample_tokens, timing_rounds,
-            list(tune_rates), options, "" if out is None else os.fspath(out), overwrite, from_core(on_progress),
+            texts, held_out, field, tokenizer_choice(tokenizer, vocab_size, min_count, like), chosen, preset,
+            dropout, seeds, train_lengths, lengths, stride, one_pass, eval_tokens, sample_tokens, timing_rounds,
+            tune_rates, options, out or "", overwrite, from_core(on_progress),
         )  # fmt: skip
     if message := found.pop("warning"):
-        warnings.warn(f"[compare] {message}", stacklevel=2)
+        warnings.warn(f"[compare] {message}", stacklevel=3)
     measured = ("evaluations", "sliding", "streaming")
     for method in found["methods"]:
         method.update({name: tuple(Point(**point) for point in method[name]) for name in measured})
-        folder = os.path.join(os.fspath(out), method["model_folder"]) if out is not None else ""
+        folder = os.path.join(out, method["model_folder"]) if out is not None else ""
         method.update(loss=tuple(method["loss"]), seeds=tuple(method["seeds"]), model_folder=folder)
     found["methods"] = tuple(Method(**method) for method in found["methods"])
     return CompareResults(**found)

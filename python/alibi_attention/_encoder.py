@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from . import _core
+from ._arguments import checked, wrong_type
 from ._core import UsageError
-from ._model import Array, LanguageModel, _ids, _texts
+from ._model import Array, LanguageModel, _ids
 from ._padding import padding_of, tokens_of
 from ._progress import Progress, show_progress
 
@@ -35,14 +36,12 @@ class EncoderModel:
 
     def __init__(self, model: LanguageModel) -> None:
         if not isinstance(model, LanguageModel):
-            raise UsageError(
-                f"[EncoderModel] got a {type(model).__name__}, expected a LanguageModel; EncoderModel.load(path) reads "
-                "a folder or a file"
-            )
+            raise wrong_type("EncoderModel", "model", model, "a LanguageModel; EncoderModel.load(path) reads a file")
         self._model = model
         self._core = _core.EncoderModel(model._core)
 
     @classmethod
+    @checked
     def load(
         cls, path: str | os.PathLike[str], *, precision: str = "f32", weights: str | None = None
     ) -> EncoderModel:
@@ -69,20 +68,21 @@ class EncoderModel:
         """See LanguageModel.weight_bytes."""
         return self._model.weight_bytes
 
+    @checked
     def tokenize(self, text: str, *, max_tokens: int = 0) -> Array:
         """Token ids of a text as the model reads it, with special tokens: int32 (tokens,).
 
         max_tokens  above 0: longer texts are cut to this number of ids; the special tokens after the text are kept
         """
-        ids: Array = self._core.encode(_texts([text], "tokenize")[0], max_tokens)[0]
+        ids: Array = self._core.encode(text, max_tokens)[0]
         return ids
 
+    @checked
     def tokenize_pair(self, first: str, second: str, *, max_tokens: int = 0) -> tuple[Array, Array]:
         """Token ids and token types of two texts that a reranker reads as one input: int32 (tokens,) each.
 
         max_tokens  above 0: the second text is cut so that both have at most this number of ids together
         """
-        first, second = _texts([first, second], "tokenize")
         ids, types = self._core.encode_pair(first, second, max_tokens)
         return ids, types
 
@@ -93,11 +93,11 @@ class EncoderModel:
         attention_mask  of the shape of ids, 1 or True for tokens and 0 for padding before or after the tokens of a row:
                         each row gives what its tokens alone give, and zeros at its padding
         """
-        found = _ids(ids)
+        found = _ids(ids, "hidden", vocab_size=self.config["vocab_size"])
         if found.ndim not in (1, 2):
-            raise UsageError(f"[encoder] ids have shape {found.shape}, expected (length,) or (batch, length)")
+            raise UsageError(f"[hidden] ids have shape {found.shape}, expected (length,) or (batch, length)")
         batch, types, tokens = (
-            None if x is None else np.atleast_2d(x) for x in _padded(found, token_type_ids, attention_mask)
+            None if x is None else np.atleast_2d(x) for x in _padded(found, token_type_ids, attention_mask, "hidden")
         )
         assert batch is not None and tokens is not None
         counts = tokens.sum(axis=1)
@@ -106,6 +106,7 @@ class EncoderModel:
         result[tokens] = states
         return result[0] if found.ndim == 1 else result
 
+    @checked
     def embed_ids(
         self,
         rows: Any,
@@ -125,9 +126,12 @@ class EncoderModel:
         token_type_ids  segments, in the form of rows (None: all are 0)
         attention_mask  see hidden()
         """
-        vectors: Array = self._core.embed_inputs(*_packed(rows, token_type_ids, attention_mask), pooling, normalize)
+        vectors: Array = self._core.embed_inputs(
+            *_packed(rows, token_type_ids, attention_mask, "embed_ids", self.config["vocab_size"]), pooling, normalize
+        )
         return vectors
 
+    @checked
     def score_ids(
         self, rows: Any, token_type_ids: Any = None, *, attention_mask: Any = None, activation: str = "sigmoid"
     ) -> Array:
@@ -138,12 +142,15 @@ class EncoderModel:
         """
         if activation not in ("sigmoid", "none"):
             raise UsageError(f"[score_ids] activation is {activation!r}, expected sigmoid or none")
-        logits: Array = self._core.logits(*_packed(rows, token_type_ids, attention_mask))
+        logits: Array = self._core.logits(
+            *_packed(rows, token_type_ids, attention_mask, "score_ids", self.config["vocab_size"])
+        )
         if activation == "none":
             return logits
         scores: Array = (1 / (1 + np.exp(-logits.astype(np.float64)))).astype(np.float32)
         return scores
 
+    @checked
     def embed(
         self, texts: str | Sequence[str], *, pooling: str = "mean", normalize: bool = True, max_tokens: int = 0
     ) -> Array:
@@ -153,9 +160,10 @@ class EncoderModel:
                             before the text.
         max_tokens          above 0: longer texts are cut to this number of ids
         """
-        vectors: Array = self._core.embed(_texts(texts, "embed"), pooling, normalize, max_tokens)
+        vectors: Array = self._core.embed([texts] if isinstance(texts, str) else texts, pooling, normalize, max_tokens)
         return vectors[0] if isinstance(texts, str) else vectors
 
+    @checked
     def encode(
         self,
         sentences: str | Sequence[str],
@@ -178,11 +186,11 @@ class EncoderModel:
             expected = {**_OF_SENTENCE_TRANSFORMERS, "convert_to_numpy": (True,)}.get(name)
             if expected is None:
                 raise UsageError(f"[encode] there is no option {name!r}")
-            if value not in expected:
+            if not any(value is one or (type(value) is type(one) and value == one) for one in expected):
                 raise UsageError(f"[encode] {name} is {value!r}, expected {' or '.join(map(repr, expected))}")
         if batch_size < 1:
             raise UsageError(f"[encode] batch_size is {batch_size}, expected at least 1")
-        texts = _texts(sentences, "encode")
+        texts = [sentences] if isinstance(sentences, str) else sentences
         vectors = np.empty((len(texts), self.config["d_model"]), np.float32)
         for begin in range(0, len(texts), batch_size):
             part = texts[begin : begin + batch_size]
@@ -191,6 +199,7 @@ class EncoderModel:
                 show_progress(Progress("encode", (begin + len(part)) / len(texts)))
         return vectors[0] if isinstance(sentences, str) else vectors
 
+    @checked
     def embed_spans(
         self, text: str | Any, spans: Iterable[Sequence[int]], *, pooling: str = "mean", normalize: bool = True
     ) -> Array:
@@ -200,15 +209,18 @@ class EncoderModel:
         spans  (begin, end) of each, indices of tokens; end is not included. tokenize(text) shows the tokens of a str.
                Spans may overlap.
         """
-        ids = self.tokenize(text) if isinstance(text, str) else _ids(text)
+        ids = self.tokenize(text) if isinstance(text, str) else _ids(text, "embed_spans", "text", self.config["vocab_size"])
         if ids.ndim != 1:
-            raise UsageError(f"[embed] ids have shape {ids.shape}, expected (length,)")
-        places = _ids(list(spans), "spans")
+            raise UsageError(f"[embed_spans] text has shape {ids.shape}, expected (length,)")
+        if isinstance(spans, str) or not isinstance(spans, Iterable):
+            raise wrong_type("embed_spans", "spans", spans, "a list of (begin, end)")
+        places = _ids(list(spans), "embed_spans", "spans")
         if places.size and (places.ndim != 2 or places.shape[1] != 2):
-            raise UsageError(f"[embed] spans have shape {places.shape}, expected (spans, 2), begin and end of each")
+            raise UsageError(f"[embed_spans] spans have shape {places.shape}, expected (spans, 2), begin and end of each")
         vectors: Array = self._core.embed_spans(ids, places.tolist(), pooling, normalize)
         return vectors
 
+    @checked
     def rerank(self, query: str, documents: Sequence[str], *, max_tokens: int = 0) -> Array:
         """The relevance of each document for the query, between 0 and 1: float64 (documents,), in their order.
 
@@ -216,59 +228,63 @@ class EncoderModel:
 
         max_tokens  above 0: documents are cut so that query and document have at most this number of ids together
         """
-        if isinstance(documents, str):
-            raise UsageError("[rerank] documents are a str, expected a list of str")
-        scores: Array = self._core.rerank(_texts([query], "rerank")[0], _texts(documents, "rerank"), max_tokens)
+        scores: Array = self._core.rerank(query, documents, max_tokens)
         return scores
 
     def __repr__(self) -> str:
         return repr(self._model).replace("LanguageModel", "EncoderModel", 1)
 
 
-def _padded(ids: Array, token_type_ids: Any, attention_mask: Any) -> tuple[Array, Array | None, Array]:
+def _padded(
+    ids: Array, token_type_ids: Any, attention_mask: Any, operation: str, name: str = "ids"
+) -> tuple[Array, Array | None, Array]:
     """(ids, types or None, True where a token is), all of the shape of ids."""
-    types = None if token_type_ids is None else _ids(token_type_ids, "token_type_ids")
+    types = None if token_type_ids is None else _ids(token_type_ids, operation, "token_type_ids")
     if types is not None and types.shape != ids.shape:
-        raise UsageError(f"[encoder] token_type_ids have shape {types.shape}, expected that of ids, {ids.shape}")
+        raise UsageError(f"[{operation}] token_type_ids have shape {types.shape}, expected that of {name}, {ids.shape}")
     if attention_mask is None:
         return ids, types, np.ones(ids.shape, np.bool_)
-    padding = padding_of(attention_mask, "encoder")
+    padding = padding_of(attention_mask, operation)
     if padding.shape != ids.shape:
-        raise UsageError(f"[encoder] attention_mask has shape {padding.shape}, expected that of ids, {ids.shape}")
+        raise UsageError(f"[{operation}] attention_mask has shape {padding.shape}, expected that of {name}, {ids.shape}")
     rows = np.atleast_2d(padding)
-    return ids, types, tokens_of(rows, rows.shape, "encoder", "attention_mask").reshape(ids.shape)
+    return ids, types, tokens_of(rows, rows.shape, operation, "attention_mask").reshape(ids.shape)
 
 
-def _packed(rows: Any, token_type_ids: Any, attention_mask: Any) -> tuple[Array, Array | None, list[int]]:
+def _packed(
+    rows: Any, token_type_ids: Any, attention_mask: Any, operation: str, vocab_size: int
+) -> tuple[Array, Array | None, list[int]]:
     """The ids of all rows one after the other, their types or None, and the number of ids of each row."""
     if attention_mask is not None:
-        ids, types, tokens = _padded(_ids(rows), token_type_ids, attention_mask)
+        ids, types, tokens = _padded(
+            _ids(rows, operation, "rows", vocab_size), token_type_ids, attention_mask, operation, "rows"
+        )
         if ids.ndim != 2:
-            raise UsageError(f"[encoder] ids have shape {ids.shape}, expected (rows, length) with an attention_mask")
+            raise UsageError(f"[{operation}] rows have shape {ids.shape}, expected (rows, length) with an attention_mask")
         return ids[tokens], None if types is None else types[tokens], tokens.sum(axis=1).tolist()
-    found = _sequences(rows, "ids")
+    found = _sequences(rows, operation, "rows", vocab_size)
     counts = [len(row) for row in found]
     ids = np.concatenate([*found, np.empty(0, np.int32)])
     if token_type_ids is None:
         return ids, None, counts
-    of_types = _sequences(token_type_ids, "token_type_ids")
+    of_types = _sequences(token_type_ids, operation, "token_type_ids")
     if [len(row) for row in of_types] != counts:
         raise UsageError(
-            f"[encoder] token_type_ids have rows of {[len(row) for row in of_types]} tokens, expected those of the ids, "
-            f"{counts}"
+            f"[{operation}] token_type_ids have rows of {[len(row) for row in of_types]} tokens, expected those of the "
+            f"rows, {counts}"
         )
     return ids, np.concatenate([*of_types, np.empty(0, np.int32)]), counts
 
 
-def _sequences(rows: Any, name: str) -> list[Array]:
+def _sequences(rows: Any, operation: str, name: str, vocab_size: int = 0) -> list[Array]:
     if isinstance(rows, str) or not isinstance(rows, Iterable):
-        raise UsageError(f"[encoder] {name} are a {type(rows).__name__}, expected a list of sequences of integers")
+        raise UsageError(f"[{operation}] {name} are a {type(rows).__name__}, expected a list of sequences of integers")
     found = []
-    for row in rows:
-        found.append(_ids(row, name))
+    for i, row in enumerate(rows):
+        found.append(_ids(row, operation, f"{name}[{i}]", vocab_size))
         if np.ndim(row) != 1:  # _ids() makes a sequence of a number
             raise UsageError(
-                f"[encoder] {name} have a row of shape {np.shape(row)}, expected a list of sequences of integers; one "
+                f"[{operation}] {name} have a row of shape {np.shape(row)}, expected a list of sequences of integers; one "
                 f"sequence is [{name}]"
             )
     return found

@@ -6,11 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from . import _core
-from ._core import UsageError
-from ._model import Array, LanguageModel
+from ._arguments import checked, wrong_type
+from ._model import Array, LanguageModel, _flat, generation_options
 
 
 @dataclass(frozen=True)
@@ -53,12 +51,16 @@ class EngineResult:
 
 
 class EngineRequest:
-    """A request that was submitted. Iterating over it yields (sample, text) as the texts grow."""
+    """A request that was submitted. Iterating over it yields (sample, text) as the texts grow.
+
+    It is cancelled when nothing refers to it any longer, and when Ctrl-C ends result() or the iteration.
+    """
 
     def __init__(self, core: _core.SubmittedRequest) -> None:
         self._core = core
 
     def __iter__(self) -> Iterator[tuple[int, str]]:
+        """Raises what the request failed with."""
         while (piece := self._core.next()) is not None:
             yield piece
 
@@ -84,7 +86,8 @@ class Engine:
     requests = [engine.submit(prompt, max_tokens=50) for prompt in prompts]
     texts = [request.result().text for request in requests]
 
-    A request has the same tokens whatever other requests there are. Threads may share the engine.
+    A request has the same tokens whatever other requests there are. Threads may share the engine. A child made by fork()
+    may not: it raises Error there.
 
     slots               maximum number of texts that are read or generated at the same time
     step_tokens         maximum number of tokens of a step, at least slots + chunk_tokens
@@ -95,6 +98,7 @@ class Engine:
     memory, eviction_tolerance    limits of the keys and values of one text; keys beyond them are evicted
     """
 
+    @checked
     def __init__(
         self,
         model: LanguageModel,
@@ -109,10 +113,12 @@ class Engine:
         eviction_tolerance: float | None = None,
     ) -> None:
         if not isinstance(model, LanguageModel):
-            raise UsageError(f"[Engine] got a {type(model).__name__}, expected a LanguageModel")
+            raise wrong_type("Engine", "model", model, "a LanguageModel")
+        self._vocab_size: int = model.config["vocab_size"]
         self._core = _core.Engine(model._core, slots, step_tokens, chunk_tokens, queue, max_tokens, prefix_bytes, memory,
                                   eviction_tolerance)  # fmt: skip
 
+    @checked
     def submit(
         self,
         prompt: Sequence[int] | Array,
@@ -137,14 +143,12 @@ class Engine:
         prompt_logprobs     the same for the prompt
         The other options are those of LanguageModel.generate().
         """
-        stop = [stop] if isinstance(stop, str) else list(stop)
-        ids = np.asarray(prompt, np.int32)
-        if ids.ndim != 1:
-            raise UsageError(f"[submit] the prompt has shape {ids.shape}, expected (tokens,)")
-        return EngineRequest(
-            self._core.submit(ids[None], samples, logprobs, prompt_logprobs, max_tokens, temperature, top_k, top_p, min_p,
-                              repetition_penalty, seed, stop_at_end_of_text, stop)
+        options = generation_options(
+            "submit", max_tokens=max_tokens, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p,
+            repetition_penalty=repetition_penalty, seed=seed, stop=stop, stop_at_end_of_text=stop_at_end_of_text,
         )  # fmt: skip
+        ids = _flat(prompt, "submit", "prompt", self._vocab_size)
+        return EngineRequest(self._core.submit(ids, samples, logprobs, prompt_logprobs, options))
 
     def close(self) -> None:
         """Refuses further requests. Those that were submitted are finished."""

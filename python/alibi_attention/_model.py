@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import html
 import os
-import queue
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Union
 
 import numpy as np
 
 from . import _core
+from ._arguments import checked, integer, naming, wrong_type
 from ._core import UsageError
 from ._options import renamed
 from ._padding import padding_of, tokens_of
@@ -135,6 +134,28 @@ class Evaluation(Result):
         return table([name.replace("_", " ") for name in names], [[getattr(self, name) for name in names]])
 
 
+@checked
+def generation_options(
+    operation: str,
+    *,
+    max_tokens: int = 256,
+    temperature: float = 1.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    min_p: float = 0.0,
+    repetition_penalty: float = 1.0,
+    seed: int = 0,
+    stop: str | Sequence[str] = (),
+    stop_at_end_of_text: bool = False,
+) -> dict[str, Any]:
+    """The options of generate() that _core takes as one dict."""
+    return {
+        "max_tokens": max_tokens, "temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p,
+        "repetition_penalty": repetition_penalty, "seed": seed, "stop_at_end_of_text": stop_at_end_of_text,
+        "stop": [stop] if isinstance(stop, str) else list(stop),
+    }  # fmt: skip
+
+
 class LanguageModel:
     """A language model: LanguageModel.load(folder), or train(...).model. Threads may share it."""
 
@@ -145,6 +166,7 @@ class LanguageModel:
         self._config: dict[str, Any] = model.describe()
 
     @classmethod
+    @checked
     def load(
         cls, folder: str | os.PathLike[str], *, precision: str = "f32", weights: str | None = None
     ) -> LanguageModel:
@@ -154,11 +176,12 @@ class LanguageModel:
         weights    converts the matrices to "f32", "bf16" or "q8_0" (None: as they are in the file)
         """
         need_models()
-        return cls(_core.LanguageModel.load(os.fspath(folder), precision, weights))
+        return cls(_core.LanguageModel.load(folder, precision, weights))
 
+    @checked
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Writes a model folder, which transformers can read too."""
-        self._core.save(os.fspath(folder))
+        self._core.save(folder)
 
     @property
     def config(self) -> dict[str, Any]:
@@ -176,6 +199,7 @@ class LanguageModel:
         """ALiBi's slopes of each layer and head; empty for other position methods."""
         return [list(layer) for layer in self._core.slopes()]
 
+    @checked
     def encode(self, text: str) -> Array:
         """Token ids, int32."""
         ids: Array = self._core.encode(text)
@@ -183,7 +207,7 @@ class LanguageModel:
 
     def decode(self, ids: Any) -> str:
         """The text of token ids; bytes that are not UTF-8 are replaced by U+FFFD."""
-        text: str = self._core.decode(_ids(ids))
+        text: str = self._core.decode(_ids(ids, "decode"))
         return text
 
     def hidden(self, ids: Any, key_padding_mask: Any = None) -> Array:
@@ -193,8 +217,9 @@ class LanguageModel:
                           gets the result of its tokens alone, and zeros at its padding.
         """
         if key_padding_mask is None:
-            return self._batched(self._core.hidden, ids)
-        padding = np.asarray(key_padding_mask)
+            return self._batched(self._core.hidden, ids, "hidden")
+        with naming("hidden", "key_padding_mask", key_padding_mask):
+            padding = np.asarray(key_padding_mask)
         return self._padded(self._core.hidden, ids, padding, self._config["d_model"], "hidden", "key_padding_mask")
 
     def logits(self, ids: Any, attention_mask: Any = None) -> Array:
@@ -204,36 +229,42 @@ class LanguageModel:
                         each row gives what its tokens alone give, and zeros at its padding
         """
         if attention_mask is None:
-            return self._batched(self._core.logits, ids)
+            return self._batched(self._core.logits, ids, "logits")
         padding = padding_of(attention_mask, "logits")
         return self._padded(self._core.logits, ids, padding, self._config["vocab_size"], "logits", "attention_mask")
 
+    @checked
     def generate_ids(self, ids: Any, max_tokens: int = 256, temperature: float = 1.0, *, seed: int = 0) -> Array:
         """Ids after those of a prompt, int32: for models without a tokenizer. Nothing ends them but max_tokens."""
-        prompt = _ids(ids)
-        if prompt.ndim != 1:
-            raise UsageError(f"[generate_ids] ids have shape {prompt.shape}, expected (length,)")
+        prompt = _flat(ids, "generate_ids", vocab_size=self._config["vocab_size"])
         made: Array = self._core.generate_ids(prompt[None], max_tokens, temperature, seed)
         return made
+
+    def _model_ids(self, ids: Any, operation: str) -> Array:
+        found = _ids(ids, operation, vocab_size=self._config["vocab_size"])
+        if found.ndim not in (1, 2) or not found.size:
+            raise UsageError(
+                f"[{operation}] ids have shape {found.shape}, expected (length,) or (batch, length) with at least one"
+            )
+        return found
 
     def _padded(
         self, compute: Callable[[Array], Array], ids: Any, padding: Array, width: int, operation: str, name: str
     ) -> Array:
-        found, mask = np.atleast_2d(_ids(ids)), np.atleast_2d(padding)
+        found, mask = np.atleast_2d(self._model_ids(ids, operation)), np.atleast_2d(padding)
         tokens = tokens_of(mask, found.shape, operation, name)
         counts = tokens.sum(axis=1)
         result = np.zeros((*found.shape, width), np.float32)
         for count in np.unique(counts[counts > 0]):  # rows of as many tokens are a batch
             rows = tokens & (counts == count)[:, None]
-            result[rows] = self._batched(compute, found[rows].reshape(-1, count)).reshape(-1, width)
+            result[rows] = self._batched(compute, found[rows].reshape(-1, count), operation).reshape(-1, width)
         return result[0] if np.ndim(ids) == 1 else result
 
-    def _batched(self, compute: Callable[[Array], Array], ids: Any) -> Array:
-        ids = _ids(ids)
-        if ids.ndim not in (1, 2):
-            raise UsageError(f"[model] ids have shape {ids.shape}, expected (length,) or (batch, length)")
+    def _batched(self, compute: Callable[[Array], Array], ids: Any, operation: str) -> Array:
+        ids = self._model_ids(ids, operation)
         return compute(ids[None])[0] if ids.ndim == 1 else compute(ids)
 
+    @checked
     def embed(self, texts: str | Sequence[str], *, pooling: str = "mean", normalize: bool = False) -> Array:
         """A vector for each text: float32 (texts, d_model), or (d_model,) for a single str.
 
@@ -242,9 +273,10 @@ class LanguageModel:
         pooling    of the hidden states: "mean", "last" or, for encoders, "first"
         normalize  scale each vector to length 1, so that dot products are cosines
         """
-        vectors: Array = self._core.embed(_texts(texts, "embed"), pooling, normalize)
+        vectors: Array = self._core.embed([texts] if isinstance(texts, str) else texts, pooling, normalize)
         return vectors[0] if isinstance(texts, str) else vectors
 
+    @checked
     def generate(
         self,
         prompt: str,
@@ -276,42 +308,26 @@ class LanguageModel:
         on_text               called with each new piece of text, in whole characters (U+FFFD stands for bytes that are
                               part of none); return False to stop
         """
-        stop = [stop] if isinstance(stop, str) else list(stop)
-        return Generation(
-            prompt=prompt,
-            **self._core.generate(prompt, max_tokens, temperature, top_k, top_p, min_p, repetition_penalty, seed,
-                                  stop_at_end_of_text, stop, sample, on_text),
+        options = generation_options(
+            "generate", max_tokens=max_tokens, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p,
+            repetition_penalty=repetition_penalty, seed=seed, stop=stop, stop_at_end_of_text=stop_at_end_of_text,
         )  # fmt: skip
+        return Generation(prompt=prompt, **self._core.generate(prompt, sample, options, on_text))
 
-    def stream(self, prompt: str, **options: Any) -> Iterator[str]:
+    @checked
+    def stream(self, prompt: str, *, sample: int = 0, **options: Any) -> Iterator[str]:
         """Yields the text of generate() in pieces as it is generated. Leaving the loop stops the generation."""
-        if "on_text" in options:
-            raise UsageError("[stream] on_text is what generate() takes; here the pieces are the iterator's")
-        pieces: queue.SimpleQueue[str | BaseException | None] = queue.SimpleQueue()
-        closed = threading.Event()
+        return self._pieces(prompt, sample, generation_options("stream", **options))
 
-        def write(piece: str) -> bool:
-            pieces.put(piece)
-            return not closed.is_set()
-
-        def work() -> None:
-            try:
-                self.generate(prompt, on_text=write, **options)
-                pieces.put(None)
-            except BaseException as error:
-                pieces.put(error)
-
-        thread = threading.Thread(target=work, name="alibi-stream", daemon=True)
-        thread.start()
+    def _pieces(self, prompt: str, sample: int, options: dict[str, Any]) -> Iterator[str]:
+        stream = self._core.stream(prompt, sample, options)
         try:
-            while (piece := pieces.get()) is not None:
-                if isinstance(piece, BaseException):
-                    raise piece
+            while (piece := stream.next()) is not None:
                 yield piece
         finally:
-            closed.set()
-            thread.join()
+            stream.close()
 
+    @checked
     def loglikelihoods(
         self, texts: Sequence[Array], targets: Sequence[int], *, batch_tokens: int = 16384
     ) -> tuple[Array, Array]:
@@ -323,26 +339,34 @@ class LanguageModel:
 
         greedy is True where each target has the largest logit of its place.
         """
-        read = [_flat(ids, "loglikelihoods") for ids in texts]
+        if isinstance(texts, str) or not isinstance(texts, Iterable):
+            raise wrong_type("loglikelihoods", "texts", texts, "a list of sequences of token ids")
+        read = [_flat(ids, "loglikelihoods", f"texts[{i}]", self._config["vocab_size"]) for i, ids in enumerate(texts)]
         if len(read) != len(targets):
             raise UsageError(f"[loglikelihoods] {len(targets)} targets were given for {len(read)} texts, expected one for each")
         if not read:
             return np.empty(0), np.empty(0, bool)
         sums, greedy = _core.loglikelihoods(self._core, np.concatenate(read), [len(ids) for ids in read],
-                                            [int(count) for count in targets], batch_tokens)  # fmt: skip
+                                            targets, batch_tokens)  # fmt: skip
         return sums, greedy.astype(bool)
 
+    @checked
     def score(self, text: str | Array, *, context_length: int = 0, **former: Any) -> Scores:
         """The loss of each token of a text, or of token ids (tokens,), given the tokens before it.
 
         context_length  maximum number of tokens that a target is predicted from (0: the training length)
         """
-        context_length = renamed("score", former, "length", "context_length", context_length)
+        context_length = integer(
+            "score", "context_length", renamed("score", former, "length", "context_length", context_length)
+        )
         if former:
             raise TypeError(f"[score] there is no argument {next(iter(former))!r}")
-        ids = self.encode(text) if isinstance(text, str) else _ids(text)
-        return Scores(ids, self._core.score(ids, context_length), tuple(self.decode(ids[i : i + 1]) for i in range(len(ids))))
+        ids = self.encode(text) if isinstance(text, str) else _ids(text, "score", "text", self._config["vocab_size"])
+        if ids.ndim != 1:
+            raise UsageError(f"[score] text has shape {ids.shape}, expected (tokens,)")
+        return Scores(ids, self._core.score(ids, context_length), self._core.pieces(ids))
 
+    @checked
     def evaluate(
         self,
         text: Scored,
@@ -360,7 +384,7 @@ class LanguageModel:
         field   .jsonl: the field that holds the text
         """
         if isinstance(text, np.ndarray):
-            ids, size = _ids(text), float("nan")
+            ids, size = _flat(text, "evaluate", "text", self._config["vocab_size"]), float("nan")
         else:
             with paths_of("evaluate", text) as (paths,):
                 ids, size = self._core.read(paths, field)
@@ -381,30 +405,28 @@ class LanguageModel:
         )
 
 
-def _ids(ids: Any, name: str = "ids") -> Array:
+def _ids(ids: Any, operation: str, name: str = "ids", vocab_size: int = 0) -> Array:
+    """int32. vocab_size 0: any integers of 32 bits."""
     try:
+        if isinstance(ids, (bytes, bytearray)):
+            raise TypeError("bytes are text")
         found = np.asarray(ids)
-    except ValueError:
-        raise UsageError(f"[model] {name} have rows of different lengths, expected rows of one length") from None
+    except Exception as error:  # of NumPy, PyTorch or the object itself
+        of_rows = isinstance(error, ValueError) and isinstance(ids, Sequence)
+        why = "rows of different lengths, expected rows of one length" if of_rows else f"expected integers ({error})"
+        raise UsageError(f"[{operation}] {name} {'have' if of_rows else f'are a {type(ids).__name__},'} {why}") from None
     if found.size and found.dtype.kind not in "iu":
-        raise UsageError(f"[model] {name} are {found.dtype}, expected integers")
-    if found.size and not (-(2**31) <= found.min() and found.max() < 2**31):
-        raise UsageError(f"[model] {name} have {found.min()} to {found.max()}, expected integers of 32 bits")
+        raise UsageError(f"[{operation}] {name} are {found.dtype}, expected integers")
+    if found.size:
+        least, most = (0, vocab_size - 1) if vocab_size else (-(2**31), 2**31 - 1)
+        for value in (int(found.min()), int(found.max())):
+            if not least <= value <= most:
+                raise UsageError(f"[{operation}] {name} contain {value}, expected integers from {least} to {most}")
     return np.ascontiguousarray(found, np.int32)
 
 
-def _flat(ids: Any, operation: str) -> Array:
-    found = _ids(ids)
+def _flat(ids: Any, operation: str, name: str = "ids", vocab_size: int = 0) -> Array:
+    found = _ids(ids, operation, name, vocab_size)
     if found.ndim != 1 or not found.size:
-        raise UsageError(f"[{operation}] ids have shape {found.shape}, expected (length,) with at least one")
-    return found
-
-
-def _texts(texts: str | Sequence[str], operation: str) -> list[str]:
-    if isinstance(texts, os.PathLike):
-        raise UsageError(f"[{operation}] {texts} is a path, expected texts: read the file first")
-    found = [texts] if isinstance(texts, str) else list(texts)
-    for text in found:
-        if not isinstance(text, str):
-            raise UsageError(f"[{operation}] got a {type(text).__name__}, expected texts (str)")
+        raise UsageError(f"[{operation}] {name} have shape {found.shape}, expected (length,) with at least one")
     return found

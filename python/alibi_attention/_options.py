@@ -50,7 +50,7 @@ def renamed(operation: str, options: dict[str, Any], former: str, name: str, val
     """The value of `name`, or what `options` has under its former name, which is accepted until the next release."""
     if former not in options:
         return value
-    warnings.warn(f"[{operation}] {former} is now {name}", DeprecationWarning, stacklevel=3)
+    warnings.warn(f"[{operation}] {former} is now {name}", DeprecationWarning, stacklevel=4)
     return options.pop(former)
 
 

@@ -16,8 +16,12 @@ Bools = np.ndarray[Any, np.dtype[np.bool_]]
 
 def padding_of(attention_mask: Any, operation: str) -> Bools:
     """True at padding, where an attention_mask is 0."""
-    mask = np.asarray(attention_mask)
-    if not np.isin(mask, (0, 1)).all():
+    try:
+        mask = np.asarray(attention_mask)
+        is_mask = mask.dtype.kind in "biuf" and bool(np.isin(mask, (0, 1)).all())
+    except Exception:  # rows of different lengths, for example
+        is_mask = False
+    if not is_mask:
         raise UsageError(f"[{operation}] attention_mask has other values than 1 (a token) and 0 (padding)")
     padding: Bools = mask == 0
     return padding

@@ -60,6 +60,8 @@ class _Line:
         self._phase = ""
 
     def __call__(self, progress: Progress) -> None:
+        if not isinstance(progress, Progress):
+            raise TypeError(f"[show_progress] progress is a {type(progress).__name__}, expected a Progress")
         phase = f"{progress.phase} {progress.method} {progress.run}"
         ends = progress.fraction >= 1
         if phase == self._phase and not ends and time.monotonic() - self._at < 0.1:

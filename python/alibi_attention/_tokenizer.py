@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 from . import _core
+from ._arguments import checked
 from ._core import UsageError
 from ._model import _ids, need_models
 
@@ -19,15 +20,17 @@ class Tokenizer:
         self._core = tokenizer
 
     @classmethod
+    @checked
     def load(cls, path: str | os.PathLike[str]) -> Tokenizer:
         """Reads a tokenizer.json of Hugging Face's library, a SentencePiece model (*.model), or a folder with one of
         these, such as a model folder."""
         need_models()
-        return cls(_core.Tokenizer.load(os.fspath(path)))
+        return cls(_core.Tokenizer.load(path))
 
+    @checked
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Writes the tokenizer's files into an existing folder."""
-        self._core.save(os.fspath(folder))
+        self._core.save(folder)
 
     @property
     def kind(self) -> str:
@@ -55,6 +58,7 @@ class Tokenizer:
         token: int = self._core.end_of_text()
         return token
 
+    @checked
     def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
         """Token ids. Special tokens in the text are recognized, as Hugging Face's library does.
 
@@ -63,14 +67,16 @@ class Tokenizer:
         ids: list[int] = self._core.encode(text, add_special_tokens)
         return ids
 
+    @checked
     def encode_pair(self, first: str, second: str, add_special_tokens: bool = True) -> tuple[list[int], list[int]]:
         """Token ids and type ids of two texts that a model reads as one input."""
         ids, type_ids = self._core.encode_pair(first, second, add_special_tokens)
         return ids, type_ids
 
+    @checked
     def decode(self, ids: Any, skip_special_tokens: bool = True) -> str:
         """The text of token ids; bytes that are not UTF-8 are replaced by U+FFFD."""
-        found = _ids(ids)
+        found = _ids(ids, "decode")
         text: str = self._core.decode(found, skip_special_tokens) if found.size else ""
         return text
 

@@ -23,7 +23,7 @@ def check(q: Tensor, dropout_p: float) -> None:
     if not _core.has_cuda():
         raise _core.Error(
             f"[attention] q is on '{q.device}', but this build of alibi_attention has no kernels for GPUs; install it "
-            "from its source where CUDA's compiler nvcc is found, or move the tensors to the CPU"
+            "from its source with -C cmake.define.ALIBI_CUDA=ON, or move the tensors to the CPU"
         )
     if dropout_p:
         raise _core.UsageError(f"[attention] dropout_p is {dropout_p}, expected 0 on '{q.device}'")

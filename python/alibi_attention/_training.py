@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from . import _core
+from ._arguments import checked
 from ._model import Array, Evaluation, LanguageModel, need_models
 from ._progress import OnProgress, from_core
 from ._results import Result, axes, frame, table
@@ -66,9 +67,10 @@ class TrainResult(Result):
 
 
 def tokenizer_choice(kind: str, vocab_size: int, min_count: int, like: Any) -> dict[str, Any]:
-    return {"kind": kind, "vocab_size": vocab_size, "min_count": min_count, "like": "" if like is None else os.fspath(like)}
+    return {"kind": kind, "vocab_size": vocab_size, "min_count": min_count, "like": like or ""}
 
 
+@checked
 def train(
     text: Text | None = None,
     *,
@@ -111,9 +113,8 @@ def train(
     with paths_of("train", text, valid) as (texts, held_out):
         model, trained = _core.train(
             texts, held_out, field, tokenizer_choice(tokenizer, vocab_size, min_count, like),
-            "" if from_model is None else os.fspath(from_model), preset, position, dropout, options,
-            "" if out is None else os.fspath(out), resume, overwrite, from_core(on_progress),
+            from_model or "", preset, position, dropout, options, out or "", resume, overwrite, from_core(on_progress),
         )  # fmt: skip
     if message := trained.pop("warning"):
-        warnings.warn(f"[train] {message}", stacklevel=2)
+        warnings.warn(f"[train] {message}", stacklevel=3)
     return TrainResult(model=LanguageModel(model), **trained)

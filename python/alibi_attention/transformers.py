@@ -1,25 +1,24 @@
 """Models of Hugging Face's transformers on this package's attention: alibi.transformers.patch(model).
 
 MPT, BLOOM and Falcon (with alibi) then run at any length, without a mask or bias of length x length, left-padded,
-cached, and in training. unpatch(model) restores the model. Other models, other
-versions of transformers and settings that the kernel does not have are refused.
+cached, and in training. unpatch(model) restores the model. Other models and settings that the kernel does not have are
+refused. Any version of transformers from 5.23 on is accepted if a tiny random model of the architecture computes the same
+with and without the patch, which the first patch() of an architecture tries.
 """
 
 from __future__ import annotations
 
+import copy
+import importlib
 import math
-import types
 from collections.abc import Callable
 from typing import Any
 
 import torch
 import transformers
 from torch import Tensor
-from transformers import AttentionInterface, AttentionMaskInterface
+from transformers import AttentionInterface, AttentionMaskInterface, Cache
 from transformers.masking_utils import causal_mask_function
-from transformers.models.bloom import modeling_bloom
-from transformers.models.falcon import modeling_falcon
-from transformers.models.mpt import modeling_mpt
 
 from . import _core
 from ._core import Error, UsageError
@@ -27,8 +26,8 @@ from ._torch import attention
 
 __all__ = ["patch", "unpatch"]
 
-_VERSIONS = ("5.23.",)
-"""The version of transformers whose private functions this file replaces."""
+_OLDEST = (5, 23)
+"""The oldest version of transformers; CI tests this one and the newest."""
 _NAME = "alibi"
 
 
@@ -73,8 +72,9 @@ def _padding(tokens: Tensor) -> list[int]:
 
 def _attend(module: Any, q: Tensor, k: Tensor, v: Tensor, tokens: Tensor, scale: float, dropout: float) -> Tensor:
     """[batch, length, heads, head_dim] -> [batch, length, heads * head_dim]"""
-    if tokens.dim() != 2:
-        raise Error(f"[transformers] attention_mask has {tokens.dim()} axes, expected [batch, keys]")
+    if tokens is None or tokens.dim() != 2:
+        axes = 0 if tokens is None else tokens.dim()
+        raise Error(f"[transformers] attention_mask has {axes} axes, expected [batch, keys]")
     slopes, tolerance = module._alibi_slopes, module._alibi_tolerance
     given: dict[str, Any] = {"softmax_scale": scale, "dropout_p": dropout, "tolerance": tolerance}
     if tokens.shape[1] == 0:
@@ -92,92 +92,190 @@ def _attend(module: Any, q: Tensor, k: Tensor, v: Tensor, tokens: Tensor, scale:
     return joined
 
 
-def _cached(cache: Any, k: Tensor, v: Tensor, layer: int) -> tuple[Tensor, Tensor]:
-    """Past and new keys and values, [batch, length, heads, head_dim]; the cache has heads before length."""
+def _cached(given: dict[str, Any], k: Tensor, v: Tensor, layer: int) -> tuple[Tensor, Tensor]:
+    """Past and new keys and values, [batch, length, heads, head_dim]; the cache has heads before length. It is the argument
+    of its type: its name differs between models and versions."""
+    cache = next((value for value in given.values() if isinstance(value, Cache)), None)
     if cache is None:
         return k, v
     k, v = cache.update(k.transpose(1, 2), v.transpose(1, 2), layer)
     return k.transpose(1, 2), v.transpose(1, 2)
 
 
-def _mpt(
-    self: Any,
-    hidden_states: Tensor,
-    position_bias: Tensor,
-    past_key_values: Any = None,
-    attention_mask: Tensor | None = None,
-    **_: Any,
-) -> tuple[Tensor, None]:
-    batch, length = hidden_states.shape[:2]
-    fused = self.Wqkv(hidden_states)
-    if self.clip_qkv:
-        fused = fused.clamp(min=-self.clip_qkv, max=self.clip_qkv)
-    q, k, v = fused.view(batch, length, 3, self.n_heads, self.head_dim).unbind(2)
-    k, v = _cached(past_key_values, k, v, self.layer_idx)
-    dropout = self.attn_dropout_p if self.training else 0.0
-    return self.out_proj(_attend(self, q, k, v, attention_mask, self.softmax_scale, dropout)), None  # type: ignore[arg-type]
+class _Patched:
+    """Of each attention class below: made by changing the class of a stock module, so that a patched model is copied and
+    pickled as any other."""
+
+    _alibi_slopes: Tensor
+    _alibi_tolerance: float
 
 
-def _bloom(
-    self: Any,
-    hidden_states: Tensor,
-    residual: Tensor,
-    alibi: Tensor,
-    attention_mask: Tensor,
-    layer_past: Any = None,
-    **_: Any,
-) -> tuple[Tensor, None]:
-    batch, length = hidden_states.shape[:2]
-    q, k, v = self.query_key_value(hidden_states).view(batch, length, self.num_heads, 3, self.head_dim).unbind(3)
-    k, v = _cached(layer_past, k, v, self.layer_idx)
-    dropout = self.attention_dropout.p if self.training else 0.0
-    out = self.dense(_attend(self, q, k, v, attention_mask, self.inv_norm_factor, dropout))
-    return modeling_bloom.dropout_add(out, residual, self.hidden_dropout, self.training), None
+def _stock(architecture: str, name: str) -> Any:
+    """The attention class of transformers; a class that no module has, if this version does not know the architecture."""
+    try:
+        return getattr(importlib.import_module(f"transformers.models.{architecture}.modeling_{architecture}"), name)
+    except (ImportError, AttributeError):
+        return type(name, (torch.nn.Module,), {})
 
 
-def _falcon(
-    self: Any,
-    hidden_states: Tensor,
-    alibi: Tensor | None,
-    attention_mask: Tensor,
-    position_ids: Any = None,
-    layer_past: Any = None,
-    **_: Any,
-) -> tuple[Tensor, None]:
-    q, k, v = self._split_heads(self.query_key_value(hidden_states))
-    k, v = _cached(layer_past, k, v, self.layer_idx)
-    dropout = self.attention_dropout.p if self.training else 0.0
-    return self.dense(_attend(self, q, k, v, attention_mask, self.inv_norm_factor, dropout)), None
+class AlibiMptAttention(_Patched, _stock("mpt", "MptAttention")):  # type: ignore[misc]
+    def forward(
+        self: Any,
+        hidden_states: Tensor,
+        position_bias: Tensor,
+        attention_mask: Tensor | None = None,
+        **given: Any,
+    ) -> tuple[Tensor, None]:
+        batch, length = hidden_states.shape[:2]
+        fused = self.Wqkv(hidden_states)
+        if self.clip_qkv:
+            fused = fused.clamp(min=-self.clip_qkv, max=self.clip_qkv)
+        q, k, v = fused.view(batch, length, 3, self.n_heads, self.head_dim).unbind(2)
+        k, v = _cached(given, k, v, self.layer_idx)
+        dropout = self.attn_dropout_p if self.training else 0.0
+        out = _attend(self, q, k, v, attention_mask, self.softmax_scale, dropout)  # type: ignore[arg-type]
+        return self.out_proj(out), None
+
+    @staticmethod
+    def slopes(module: Any, config: Any) -> list[float]:
+        if not config.attn_config.alibi or config.attn_config.alibi_bias_max != 8:
+            raise UsageError(
+                f"[transformers] MPT with alibi={config.attn_config.alibi} and alibi_bias_max="
+                f"{config.attn_config.alibi_bias_max}: transformers computes with True and 8 whatever is said there; "
+                "expected these"
+            )
+        return _core.slopes(module.n_heads, 8.0)
+
+    @staticmethod
+    def tiny(config: Any) -> dict[str, Any]:
+        kept = {name: getattr(config.attn_config, name) for name in ("clip_qkv", "softmax_scale")}
+        return {"d_model": 24, "n_heads": 3, "n_layers": 2, "max_seq_len": 32, "attn_config": kept}
 
 
-def _mpt_slopes(module: Any, config: Any) -> Tensor:
-    if not config.attn_config.alibi or config.attn_config.alibi_bias_max != 8:
+class AlibiBloomAttention(_Patched, _stock("bloom", "BloomAttention")):  # type: ignore[misc]
+    def forward(
+        self: Any,
+        hidden_states: Tensor,
+        residual: Tensor,
+        alibi: Tensor,
+        attention_mask: Tensor,
+        **given: Any,
+    ) -> tuple[Tensor, None]:
+        batch, length = hidden_states.shape[:2]
+        q, k, v = self.query_key_value(hidden_states).view(batch, length, self.num_heads, 3, self.head_dim).unbind(3)
+        k, v = _cached(given, k, v, self.layer_idx)
+        dropout = self.attention_dropout.p if self.training else 0.0
+        out = self.dense(_attend(self, q, k, v, attention_mask, self.inv_norm_factor, dropout))
+        return residual + torch.nn.functional.dropout(out, self.hidden_dropout, self.training), None
+
+    @staticmethod
+    def slopes(module: Any, config: Any) -> list[float]:
+        if config.pretraining_tp > 1 and config.slow_but_exact:
+            raise UsageError("[transformers] BLOOM with slow_but_exact: expected False")
+        return _core.slopes(module.num_heads, 8.0)
+
+    @staticmethod
+    def tiny(config: Any) -> dict[str, Any]:
+        kept = config.apply_residual_connection_post_layernorm
+        return {"hidden_size": 24, "n_head": 3, "n_layer": 2, "apply_residual_connection_post_layernorm": kept}
+
+
+class AlibiFalconAttention(_Patched, _stock("falcon", "FalconAttention")):  # type: ignore[misc]
+    def forward(
+        self: Any,
+        hidden_states: Tensor,
+        alibi: Tensor | None,
+        attention_mask: Tensor,
+        **given: Any,
+    ) -> tuple[Tensor, None]:
+        q, k, v = self._split_heads(self.query_key_value(hidden_states))
+        k, v = _cached(given, k, v, self.layer_idx)
+        dropout = self.attention_dropout.p if self.training else 0.0
+        return self.dense(_attend(self, q, k, v, attention_mask, self.inv_norm_factor, dropout)), None
+
+    @staticmethod
+    def slopes(module: Any, config: Any) -> list[float]:
+        """They are bfloat16, and scaled as the products are."""
+        if not config.alibi:
+            raise UsageError("[transformers] this Falcon has rotary positions (config.alibi is False)")
+        exact = torch.tensor(_core.slopes(module.num_heads, 8.0), device="cpu", dtype=torch.float32)
+        scaled: list[float] = (exact.bfloat16().float() * float(1 / math.sqrt(module.head_dim))).tolist()
+        return scaled
+
+    @staticmethod
+    def tiny(config: Any) -> dict[str, Any]:
+        flags = ("alibi", "bias", "multi_query", "new_decoder_architecture", "parallel_attn", "num_ln_in_parallel_attn")
+        kept = {name: getattr(config, name) for name in flags if hasattr(config, name)}
+        heads = {"num_attention_heads": 4, "num_kv_heads": 2 if config.new_decoder_architecture else 4}
+        return {"hidden_size": 32, "num_hidden_layers": 2, **heads, **kept}
+
+
+_KNOWN: dict[type, Any] = {kind.__mro__[2]: kind for kind in (AlibiMptAttention, AlibiBloomAttention, AlibiFalconAttention)}
+"""Stock class: patched class"""
+
+_tried: dict[str, str] = {}
+"""An architecture and its settings: why it is refused, or nothing."""
+
+
+def _check_behaviour(patched: Any, config: Any) -> None:
+    """Raises UsageError unless a tiny random model with the settings of `config` computes the same when it is patched."""
+    given = {**patched.tiny(config), "vocab_size": 40, "use_cache": True}
+    name = type(config).__name__.removesuffix("Config")
+    key = f"{name} {given}"
+    if key not in _tried:
+        with torch.random.fork_rng(devices=[]), torch.device("cpu"), torch.inference_mode(False), torch.enable_grad():
+            torch.manual_seed(0)
+            _tried[key] = _difference(name, type(config)(**given))
+    if _tried[key]:
         raise UsageError(
-            f"[transformers] MPT with alibi={config.attn_config.alibi} and alibi_bias_max="
-            f"{config.attn_config.alibi_bias_max}: transformers computes with True and 8 whatever is said there; "
-            "expected these"
+            f"[transformers] version {transformers.__version__} is not supported for {name}: {_tried[key]}; install another "
+            "version from 5.23 on, and report this"
         )
-    return torch.tensor(_core.slopes(module.n_heads, 8.0))
 
 
-def _bloom_slopes(module: Any, config: Any) -> Tensor:
-    if config.pretraining_tp > 1 and config.slow_but_exact:
-        raise UsageError("[transformers] BLOOM with slow_but_exact: expected False")
-    return torch.tensor(_core.slopes(module.num_heads, 8.0))
+def _difference(name: str, config: Any) -> str:
+    """What a patched model computes differently, in words; nothing if it computes the same."""
+    stock = getattr(transformers, f"{name}ForCausalLM")._from_config(
+        config, attn_implementation="sdpa" if name == "Falcon" else "eager", dtype=torch.float32  # eager Falcon: ALiBi twice
+    )
+    stock.eval()
+    with torch.no_grad():
+        for parameter in stock.parameters():  # so that attention has something to choose from
+            parameter.copy_(torch.randn_like(parameter) * (0.3 if parameter.dim() > 1 else 0.1) + (parameter == 1))
+    ids = torch.randint(3, 40, (2, 12))
+    mask = torch.ones_like(ids)
+    mask[0, :5] = 0
 
+    def gradients(model: Any) -> Tensor:
+        model.zero_grad()
+        model(ids, attention_mask=mask).logits[mask.bool()].square().mean().backward()
+        return torch.cat([p.grad.flatten() for p in model.parameters()])
 
-def _falcon_slopes(module: Any, config: Any) -> Tensor:
-    """Its slopes are bfloat16, and scaled as the products are."""
-    if not config.alibi:
-        raise UsageError("[transformers] this Falcon has rotary positions (config.alibi is False)")
-    return torch.tensor(_core.slopes(module.num_heads, 8.0)).bfloat16().float() * float(1 / math.sqrt(module.head_dim))
+    def continued(model: Any) -> Tensor:
+        begin = model(ids[:, :8], attention_mask=mask[:, :8], use_cache=True)
+        name = "cache" if "cache" in begin else "past_key_values"  # before 5.24
+        rest: Tensor = model(ids[:, 8:], attention_mask=mask, **{name: begin[name]}, use_cache=True).logits
+        return rest
 
-
-_KNOWN: dict[type, tuple[Callable[..., Any], Callable[..., Tensor]]] = {
-    modeling_mpt.MptAttention: (_mpt, _mpt_slopes),
-    modeling_bloom.BloomAttention: (_bloom, _bloom_slopes),
-    modeling_falcon.FalconAttention: (_falcon, _falcon_slopes),
-}
+    steps: dict[str, Callable[[Any], Tensor]] = {
+        "the logits": lambda model: model(ids).logits,
+        "the logits of a padded batch": lambda model: model(ids, attention_mask=mask).logits[mask.bool()],
+        "the logits after a cache": continued,
+        "the gradients": gradients,
+    }
+    ours = copy.deepcopy(stock)
+    _change_classes(ours, 0.0)
+    for what, step in steps.items():
+        expected = step(stock).detach()
+        try:
+            found = step(ours).detach()
+        except Exception as error:
+            return f"{what} cannot be computed ({type(error).__name__}: {error})"
+        limit = 1e-4 * max(1.0, float(expected.abs().max()))
+        difference = float((found - expected).abs().max()) if found.shape == expected.shape else math.inf
+        if not difference <= limit:
+            return f"{what} of a random model differ by {difference:.2g}, expected at most {limit:.2g}"
+    return ""
 
 
 def _refuse_attentions(model: Any, args: Any, kwargs: Any) -> None:
@@ -185,20 +283,37 @@ def _refuse_attentions(model: Any, args: Any, kwargs: Any) -> None:
         raise UsageError("[transformers] output_attentions: weights never lie in memory; unpatch(model) gives them")
 
 
+def _change_classes(model: Any, tolerance: float) -> None:
+    """Makes the modules of a stock model ours, and gives it a configuration of its own: others may share the stock one."""
+    found = [module for module in model.modules() if type(module) in _KNOWN]
+    slopes = [_KNOWN[type(module)].slopes(module, model.config) for module in found]
+    for module, of_module in zip(found, slopes):
+        module.__class__ = _KNOWN[type(module)]
+        module._alibi_slopes = torch.tensor(of_module, device="cpu", dtype=torch.float32)
+        module._alibi_tolerance = tolerance
+    shared = model.config
+    config = copy.deepcopy(shared)
+    for module in model.modules():
+        if getattr(module, "config", None) is shared:
+            module.config = config
+    config._attn_implementation = _NAME
+
+
 def patch(model: Any, *, tolerance: float = 0.0) -> Any:
     """Makes a model of transformers use this package's attention, and returns the model.
 
     tolerance  as in attention(): keys whose weight is provably at most this share of a row's sum are not visited
 
-    Raises UsageError for other models and versions, and leaves the model unchanged.
+    The model then has a configuration of its own. A patched model can be copied and pickled. Raises UsageError for other
+    models, and for versions of transformers with which the architecture computes something else; the model is unchanged
+    then.
     """
     version = transformers.__version__
-    if not version.startswith(_VERSIONS):
-        raise UsageError(
-            f"[transformers] version {version} found, whose models may differ from those that were tried: "
-            f"expected {', '.join(known + 'x' for known in _VERSIONS)}"
-        )
-    if getattr(model, "_alibi_unpatch", None) is not None:
+    if tuple(int(part) for part in version.split(".")[:2]) < _OLDEST:
+        raise UsageError(f"[transformers] version {version} found, expected {_OLDEST[0]}.{_OLDEST[1]} or newer")
+    if not isinstance(model, torch.nn.Module):
+        raise UsageError(f"[transformers] model is a {type(model).__name__}, expected a model of transformers")
+    if getattr(model, "_alibi_patched", None) is not None:
         raise UsageError("[transformers] the model is patched already; unpatch(model) first")
     if any(type(module).__name__.startswith("JinaBert") for module in model.modules()):
         raise UsageError(
@@ -212,29 +327,32 @@ def patch(model: Any, *, tolerance: float = 0.0) -> Any:
             f"[transformers] {type(model).__name__} has {', '.join(sorted(others)) or 'no attention that is known here'}"
             "; expected MPT, BLOOM or Falcon, loaded with attn_implementation 'eager' or 'sdpa'"
         )
-    slopes = [_KNOWN[type(module)][1](module, model.config) for module in found]
-    for module, of_module in zip(found, slopes):
-        module._alibi_slopes, module._alibi_tolerance = of_module, tolerance
-        module.forward = types.MethodType(_KNOWN[type(module)][0], module)
+    for module in found:
+        if "forward" in vars(module):
+            raise UsageError(
+                f"[transformers] the forward of a {type(module).__name__} was replaced, as hooks of accelerate do: patch "
+                "the model before"
+            )
+    for kind in {type(module) for module in found}:
+        _KNOWN[kind].slopes(next(module for module in found if type(module) is kind), model.config)  # refuses settings
+        _check_behaviour(_KNOWN[kind], model.config)
     before = model.config._attn_implementation
-    model.config._attn_implementation = _NAME
-    hook = model.register_forward_pre_hook(_refuse_attentions, with_kwargs=True)
-
-    def undo() -> None:
-        hook.remove()
-        model.config._attn_implementation = before
-        for module in found:
-            del module.forward, module._alibi_slopes, module._alibi_tolerance
-
-    model._alibi_unpatch = undo
+    _change_classes(model, tolerance)
+    model._alibi_patched = (model.register_forward_pre_hook(_refuse_attentions, with_kwargs=True), before)
     return model
 
 
 def unpatch(model: Any) -> Any:
-    """Undoes patch(model), and returns the model."""
-    undo = getattr(model, "_alibi_unpatch", None)
-    if undo is None:
+    """Undoes patch(model), and returns the model. Its configuration stays its own."""
+    patched = getattr(model, "_alibi_patched", None)
+    if patched is None:
         raise UsageError("[transformers] the model is not patched")
-    undo()
-    del model._alibi_unpatch
+    hook, before = patched
+    hook.remove()
+    model.config._attn_implementation = before
+    for module in model.modules():
+        if isinstance(module, _Patched):
+            del module._alibi_slopes, module._alibi_tolerance
+            module.__class__ = type(module).__mro__[2]
+    del model._alibi_patched
     return model

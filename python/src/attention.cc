@@ -7,6 +7,7 @@
 #include "alibi/stream.h"
 #include "arrays.h"
 #include "bindings.h"
+#include "lock.h"
 #include "options.h"
 
 namespace alibi::python {
@@ -59,7 +60,7 @@ void forward(nb::handle q_in, nb::handle k_in, nb::handle v_in, nb::handle out_i
                        kernel_lse = optional_array(kernel_lse_in, "kernel_lse", queue.device),
                        blocks = optional_array(blocks_in, "blocks", queue.device);
   const AttentionOptions options = options_of(options_in, operation, q.tensor.size(0), q.tensor.size(2));
-  const nb::gil_scoped_release others_run;
+  const WithoutLock others_run;
   if (!lse) return attention(q.tensor, k.tensor, v.tensor, options, out.tensor);
   AttentionState state;
   if (queue.device != Device::cpu) {
@@ -83,7 +84,7 @@ void backward(nb::handle dout_in, nb::handle q_in, nb::handle k_in, nb::handle v
   Array dq = array(dq_in, "dq"), dk = array(dk_in, "dk"), dv = array(dv_in, "dv");
   std::optional<Array> dslopes = optional_array(dslopes_in, "dslopes", queue.device);
   const AttentionOptions options = options_of(options_in, operation, q.tensor.size(0), q.tensor.size(2));
-  const nb::gil_scoped_release others_run;
+  const WithoutLock others_run;
   AttentionState state;
   state.lse = lse.tensor;
   state.kernel = queue.device == Device::cpu ? KernelState::restore(kernel_lse.tensor, blocks.tensor)
@@ -124,7 +125,7 @@ void forward_paged(nb::handle q_in, nb::handle k_in, nb::handle v_in, nb::handle
   options.block_table = table.tensor;
   options.seqused_k = ints_of(used_in, name, "cache_seqlens");
   options.leftpad_k = ints_of(padding_in, name, "cache_leftpad");
-  const nb::gil_scoped_release others_run;
+  const WithoutLock others_run;
   if (appends) {
     check_attention(q.tensor, k.tensor, v.tensor, options, out.tensor);
     append_keys(new_k->tensor, new_v->tensor, lengths, table.tensor, k.tensor, v.tensor);
@@ -140,7 +141,7 @@ void merge(nb::handle out_a_in, nb::handle lse_a_in, nb::handle out_b_in, nb::ha
   const Array out_a(out_a_in, merging, "out_a"), lse_a(lse_a_in, merging, "lse_a"), out_b(out_b_in, merging, "out_b"),
       lse_b(lse_b_in, merging, "lse_b");
   Array out(out_in, merging, "out"), lse(lse_in, merging, "lse");
-  const nb::gil_scoped_release others_run;
+  const WithoutLock others_run;
   merge_attention(out_a.tensor, lse_a.tensor, out_b.tensor, lse_b.tensor, out.tensor, lse.tensor);
 }
 

@@ -5,6 +5,7 @@
 
 namespace alibi::python {
 
+void bind_lock(nanobind::module_& m);
 void bind_attention(nanobind::module_& m);
 void bind_positions(nanobind::module_& m);
 void bind_cache(nanobind::module_& m);

@@ -11,6 +11,7 @@
 #include "arguments.h"
 #include "arrays.h"
 #include "bindings.h"
+#include "lock.h"
 #include "options.h"
 
 namespace alibi::python {
@@ -30,7 +31,7 @@ class SharedCache {
   /// Calls body(cache) without the interpreter's lock.
   template <class Body>
   auto use(const Body& body) {
-    const nb::gil_scoped_release others_run;
+    const WithoutLock others_run;
     const std::lock_guard alone(mutex_);
     return body(cache_);
   }

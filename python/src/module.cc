@@ -12,6 +12,7 @@
 #include "arguments.h"
 #include "arrays.h"
 #include "bindings.h"
+#include "lock.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -41,7 +42,7 @@ NB_MODULE(_core, m) {
         const int64_t threads = alibi::python::integer(count, "set_threads", "count");
         constexpr int64_t most = 1024;
         if (threads < 1 || threads > most) alibi::python::refuse_value(count, "set_threads", "count", "1 to 1024");
-        const nb::gil_scoped_release others_run;
+        const alibi::python::WithoutLock others_run;
         alibi::set_threads(static_cast<int>(threads));
       },
       "count"_a);
@@ -81,6 +82,7 @@ NB_MODULE(_core, m) {
     }
     return true;
   });
+  alibi::python::bind_lock(m);
   alibi::python::bind_attention(m);
   alibi::python::bind_positions(m);
   alibi::python::bind_cache(m);

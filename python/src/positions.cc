@@ -10,6 +10,7 @@
 #include "arguments.h"
 #include "arrays.h"
 #include "bindings.h"
+#include "lock.h"
 #include "options.h"
 
 namespace alibi::python {
@@ -75,7 +76,7 @@ std::pair<int64_t, int64_t> forward_positions(nb::handle q_in, nb::handle k_in, 
                        stops = optional_of(stops_in, "stops");
   const AttentionPositionsOptions options =
       options_of_positions(options_in, q.tensor.axes() > 0 ? q.tensor.size(0) : 0);
-  const nb::gil_scoped_release others_run;
+  const WithoutLock others_run;
   AttentionPositionsState state;
   if (!lse) {
     attention_positions(q.tensor, k.tensor, v.tensor, points.tensors(), options, out.tensor);
@@ -100,7 +101,7 @@ void backward_positions(nb::handle dout_in, nb::handle q_in, nb::handle k_in, nb
   std::optional<Array> dslopes = optional_of(dslopes_in, "dslopes");
   const AttentionPositionsOptions options =
       options_of_positions(options_in, q.tensor.axes() > 0 ? q.tensor.size(0) : 0);
-  const nb::gil_scoped_release others_run;
+  const WithoutLock others_run;
   const AttentionPositionsState state{.lse = lse.tensor, .lse_low = lse_low.tensor, .stops = stops.tensor, .stats = {}};
   Tensor sums;
   if (dslopes) sums = dslopes->tensor.reshape({-1});

@@ -180,7 +180,7 @@ def test_an_encoder():
     encoder = alibi.train(TEXT, causal=False, train_tokens=4096, **SMALL)
     assert encoder.model.config["causal"] is False and encoder.evaluate().bits_per_byte > 0
     assert encoder.model.embed(["one", "two"], pooling="first").shape == (2, 32)
-    with pytest.raises(alibi.UsageError, match=r"\[embed\] one.txt is a path, expected texts"):
+    with pytest.raises(TypeError, match=r"\[embed\] texts is a PosixPath, expected texts"):
         encoder.model.embed(pathlib.Path("one.txt"))
     with pytest.raises(alibi.Error, match="causal"):
         encoder.model.generate("x")
@@ -324,7 +324,7 @@ def test_the_engine_generates_many_texts_at_once(trained):
     next(iter(endless))
     endless.cancel()
     assert endless.result().cancelled
-    with pytest.raises(alibi.UsageError, match="expected 0 to"):
+    with pytest.raises(alibi.UsageError, match="prompt contain 999, expected integers from 0 to"):
         engine.submit([999])
     engine.close()
     with pytest.raises(alibi.Error, match="stopping"):

@@ -1,5 +1,9 @@
 """Patched models of transformers beside stock ones."""
 
+import copy
+import io
+import pickle
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -7,9 +11,6 @@ transformers = pytest.importorskip("transformers")
 
 import alibi_attention as alibi
 from alibi_attention import _torch
-
-if not transformers.__version__.startswith(alibi.transformers._VERSIONS):
-    pytest.skip(f"transformers {transformers.__version__} is none that is known", allow_module_level=True)
 
 VOCABULARY, LENGTH, PADDING = 100, 120, 17
 
@@ -165,6 +166,89 @@ def test_what_is_not_known_is_refused(monkeypatch):
         alibi.transformers.patch(make(mpt))(ids, attention_mask=torch.zeros(2, 1, LENGTH, LENGTH))
     with pytest.raises(alibi.Error, match="cache"), torch.no_grad():
         model.generate(ids, max_new_tokens=2, cache_implementation="static", pad_token_id=0)
-    monkeypatch.setattr(transformers, "__version__", "6.0.0")
-    with pytest.raises(alibi.UsageError, match=r"version 6\.0\.0"):
+    monkeypatch.setattr(alibi.transformers.transformers, "__version__", "5.22.9")
+    with pytest.raises(alibi.UsageError, match=r"version 5\.22\.9 found, expected 5\.23 or newer"):
         alibi.transformers.patch(make(bloom))
+
+
+def test_a_version_is_refused_where_it_differs_and_nowhere_else(monkeypatch):
+    monkeypatch.setattr(alibi.transformers.transformers, "__version__", "7.1.0.dev0")
+    monkeypatch.setattr(alibi.transformers, "_tried", {})
+    attend = alibi.transformers._attend
+
+    def without_cache(given, k, v, layer):  # as if the cache had a name and type that are not known
+        return k, v
+
+    def with_other_gradients(module, q, k, *rest):
+        return attend(module, q, k.detach(), *rest)
+
+    def failing(*_):
+        raise TypeError("missing 1 required argument: 'bias'")
+
+    model = make(mpt)
+    for name, wrong, words in (
+        ("_cached", without_cache, "the logits after a cache of a random model differ by"),
+        ("_attend", with_other_gradients, "the gradients of a random model differ by"),
+        ("_attend", failing, r"the logits cannot be computed \(TypeError: missing 1 required"),
+    ):
+        with monkeypatch.context() as context:
+            context.setattr(alibi.transformers, name, wrong)
+            context.setattr(alibi.transformers, "_tried", {})
+            with pytest.raises(alibi.UsageError, match=rf"version 7\.1\.0\.dev0 is not supported for Mpt: {words}"):
+                alibi.transformers.patch(model)
+            with pytest.raises(alibi.UsageError, match="is not supported for Mpt"):  # remembered
+                alibi.transformers.patch(model)
+    state = torch.get_rng_state()
+    alibi.transformers.patch(model)
+    assert torch.equal(torch.get_rng_state(), state) and len(alibi.transformers._tried) == 1
+    alibi.transformers.patch(make(bloom))
+    assert len(alibi.transformers._tried) == 2
+    with torch.device("meta"), torch.inference_mode():  # where large models are made
+        alibi.transformers.patch(make_falcon := falcon())
+    assert make_falcon.transformer.h[0].self_attention._alibi_slopes.device.type == "cpu"
+
+
+@pytest.mark.parametrize("maker", [mpt, bloom, falcon])
+def test_copies_and_pickles_are_models_of_their_own(maker):
+    model = make(maker)
+    ids, _ = texts(length=30)
+    stock = type(model)(model.config)  # shares the configuration
+    stock.load_state_dict(model.state_dict())
+    stock.eval()
+
+    def runs(given):
+        with torch.no_grad():
+            return given(ids).logits
+
+    expected = runs(stock)
+    alibi.transformers.patch(model)
+    assert torch.equal(runs(stock), expected) and stock.config._attn_implementation != "alibi"
+    ours = runs(model)
+    twin = copy.deepcopy(model)
+    again = pickle.loads(pickle.dumps(model))
+    file = io.BytesIO()
+    torch.save(model, file)
+    file.seek(0)
+    loaded = torch.load(file, weights_only=False)
+    for other in (twin, again, loaded):
+        assert torch.equal(runs(other), ours)
+        assert alibi.transformers.unpatch(other) is other
+        assert torch.equal(runs(other), expected)
+        with pytest.raises(alibi.UsageError, match="not patched"):
+            alibi.transformers.unpatch(other)
+        assert torch.equal(runs(model), ours) and model.config._attn_implementation == "alibi"
+        alibi.transformers.patch(other)
+        with pytest.raises(alibi.UsageError, match="output_attentions"):
+            other(ids, output_attentions=True)
+    alibi.transformers.unpatch(model)
+    assert torch.equal(runs(model), expected) and torch.equal(runs(twin), ours)
+    model(ids, output_attentions=True)
+
+
+def test_a_replaced_forward_is_refused():
+    model = make(bloom)
+    module = model.transformer.h[1].self_attention
+    module.forward = module.forward  # as hooks of accelerate do
+    with pytest.raises(alibi.UsageError, match="the forward of a BloomAttention was replaced"):
+        alibi.transformers.patch(model)
+    assert model.config._attn_implementation == "eager"

@@ -170,12 +170,13 @@ void Comparison::check_options() {
   }
   std::sort(lengths.begin(), lengths.end());
   lengths.erase(std::unique(lengths.begin(), lengths.end()), lengths.end());
-  check_usage(lengths.front() >= 1, "[compare] an evaluation length is {}, expected at least 1", lengths.front());
+  check_usage(options_.sample_tokens >= -1, "[compare] sample_tokens is {}, expected at least -1",
+              options_.sample_tokens);
+  check_usage(lengths.front() >= 1, "[compare] lengths have {}, expected at least 1", lengths.front());
   check_usage(options_.eval_tokens >= 0, "[compare] eval_tokens is {}, expected at least 0", options_.eval_tokens);
   std::sort(options_.tune_rates.begin(), options_.tune_rates.end());
   for (const double rate : options_.tune_rates) {
-    check_usage(std::isfinite(rate) && rate > 0, "[compare] a learning rate to try is {}, expected a number above 0",
-                rate);
+    check_usage(std::isfinite(rate) && rate > 0, "[compare] tune_rates have {}, expected a number above 0", rate);
   }
   if (options_.eval_tokens == 0) options_.eval_tokens = comparison::tokens_to_score(options_.preset, lengths.back());
 }

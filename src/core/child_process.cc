@@ -1,5 +1,6 @@
 #include "core/child_process.h"
 
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
@@ -11,6 +12,7 @@
 #include <new>
 
 #include "core/check.h"
+#include "core/interrupt.h"
 #include "core/system.h"
 
 namespace alibi::core {
@@ -37,6 +39,7 @@ int exit_code() {
   if (::getppid() != parent) ::_exit(kFailed);
   for (const int signal : {SIGINT, SIGQUIT, SIGHUP, SIGTERM}) std::signal(signal, SIG_IGN);
   // Handles an exception in another thread of the body without abort(), which would write to standard error.
+  const NoInterrupts of_the_parent;
   std::set_terminate([] { ::_exit(std::current_exception() ? exit_code() : kFailed); });
   try {
     body(channel);
@@ -59,6 +62,9 @@ bool send_all(int socket, const char* data, size_t size) {
 
 bool receive_all(int socket, char* data, size_t size) {
   while (size > 0) {
+    pollfd readable{.fd = socket, .events = POLLIN, .revents = 0};
+    check_interrupt();
+    if (::poll(&readable, 1, next_interrupt_check() ? 50 : -1) <= 0) continue;
     const ssize_t got = ::recv(socket, data, size, 0);
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) return false;

@@ -11,6 +11,7 @@
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -18,8 +19,8 @@
 #include <vector>
 
 #include "alibi/runtime.h"
-#include "core/cancel.h"
 #include "core/check.h"
+#include "core/interrupt.h"
 #include "core/memory.h"
 #include "core/processor.h"
 #include "core/system.h"
@@ -29,10 +30,6 @@ namespace {
 
 /// True in a thread that is executing tasks. A nested call then runs in the same thread.
 thread_local bool inside = false;
-/// See CancelScope. Null: the loops of this thread cannot be cancelled.
-thread_local const std::atomic<bool>* cancel_flag = nullptr;
-
-bool is_set(const std::atomic<bool>* flag) { return flag != nullptr && flag->load(std::memory_order_relaxed); }
 
 /// When a thread allocates for the first time, glibc maps this much address space and keeps half of it. If that fails,
 /// glibc tries again at each allocation of the thread, which briefly takes memory that require_memory() may have
@@ -52,12 +49,13 @@ class Pool {
     if (size() > count) resize(count);
   }
 
-  /// Returns false without running anything if another thread's loop is running.
-  bool try_run(int64_t tasks, core::detail::TaskCall call, const void* body) {
+  /// Runs tasks from `first` on, and sets `first` to the number of tasks that have run: all of them, or those until it
+  /// is time to check for an interrupt. Returns false without running anything if another thread's loop is running.
+  bool try_run(int64_t& first, int64_t tasks, core::detail::TaskCall call, const void* body) {
     const std::unique_lock one_loop(loop_mutex_, std::try_to_lock);
     if (!one_loop.owns_lock()) return false;
     if (size() != threads()) resize(threads());
-    run(tasks, call, body);
+    first = run(first, tasks, call, body);
     return true;
   }
 
@@ -94,26 +92,26 @@ class Pool {
     }
   }
 
-  void run(int64_t tasks, core::detail::TaskCall call, const void* body) {
+  int64_t run(int64_t first, int64_t tasks, core::detail::TaskCall call, const void* body) {
     {
       const std::lock_guard lock(mutex_);
       tasks_ = tasks;
       call_ = call;
       body_ = body;
-      next_.store(0);
+      next_.store(first);
       failed_at_ = std::numeric_limits<int64_t>::max();
       failure_ = nullptr;
-      cancel_ = cancel_flag;
       busy_.store(static_cast<int>(workers_.size()));
       loop_.fetch_add(1);
     }
     wake_.notify_all();
-    drain();
+    const int64_t done = drain(core::next_interrupt_check());
     if (!soon([this] { return busy_.load() == 0; })) {
       std::unique_lock lock(mutex_);
       done_.wait(lock, [this] { return busy_.load() == 0; });
     }
     if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+    return done;
   }
 
   void work(uint64_t seen) {
@@ -130,7 +128,7 @@ class Pool {
       }
       if (stop_.load()) return;
       seen = loop_.load();
-      drain();
+      drain({});
       if (busy_.fetch_sub(1) == 1) {
         const std::lock_guard lock(
             mutex_);  // the lock prevents a missed wake-up between the other thread's check and its wait
@@ -157,11 +155,14 @@ class Pool {
     return false;
   }
 
-  void drain() {
+  /// Runs tasks that no thread has begun. After the time `until` no thread begins another one. Returns the number of
+  /// tasks that were begun in order.
+  int64_t drain(std::optional<std::chrono::steady_clock::time_point> until) {
+    const core::NoInterrupts no_interrupts;  // the pool is in use
+    int64_t begun = tasks_;
     inside = true;
     for (int64_t task; (task = next_.fetch_add(1)) < tasks_;) {
       try {
-        if (is_set(cancel_)) throw core::Cancelled();
         call_(body_, task);
       } catch (...) {
         const std::lock_guard lock(mutex_);
@@ -169,10 +170,11 @@ class Pool {
           failed_at_ = task;
           failure_ = std::current_exception();
         }
-        if (is_set(cancel_)) break;
       }
+      if (until && std::chrono::steady_clock::now() >= *until) begun = std::min(tasks_, next_.exchange(tasks_));
     }
     inside = false;
+    return begun;
   }
 
   std::mutex loop_mutex_;
@@ -187,7 +189,6 @@ class Pool {
   int64_t tasks_ = 0;
   void (*call_)(const void*, int64_t) = nullptr;
   const void* body_ = nullptr;
-  const std::atomic<bool>* cancel_ = nullptr;
   std::atomic<int64_t> next_{0};
   int64_t failed_at_ = 0;
   std::exception_ptr failure_;
@@ -245,15 +246,12 @@ void set_threads(int count) {
 
 void core::detail::parallel_for(int64_t tasks, TaskCall call, const void* body) {
   if (tasks <= 0) return;
-  const bool alone = tasks == 1 || inside || threads() == 1;
-  if (!alone && pool().try_run(tasks, call, body)) return;
-  for (int64_t task = 0; task < tasks; ++task) {
-    if (is_set(cancel_flag)) throw Cancelled();
-    call(body, task);
+  bool together = tasks > 1 && !inside && threads() > 1;
+  for (int64_t task = 0; task < tasks;) {
+    core::check_interrupt();
+    if (together) together = pool().try_run(task, tasks, call, body);
+    if (!together) call(body, task++);
   }
 }
-
-core::CancelScope::CancelScope(const std::atomic<bool>& flag) : before_(std::exchange(cancel_flag, &flag)) {}
-core::CancelScope::~CancelScope() { cancel_flag = before_; }
 
 }  // namespace alibi

@@ -16,9 +16,9 @@ namespace {
 
 EncoderInput inputs_of(const LanguageModel& model, const Continuation& text, size_t index) {
   const auto count = std::ssize(text.ids);
-  check(text.targets >= 1 && text.targets < count,
-        "[loglikelihood] text {} has {} ids of which {} are targets, expected 1 to {}: the first id is no target",
-        index, count, text.targets, count - 1);
+  check_usage(text.targets >= 1 && text.targets < count,
+              "[loglikelihood] text {} has {} ids of which {} are targets, expected 1 to {}: the first id is no target",
+              index, count, text.targets, count - 1);
   const int32_t last = text.ids.back();
   check(last >= 0 && last < model.config().vocab_size, "[loglikelihood] text {} has the id {}, expected 0 to {}", index,
         last, model.config().vocab_size - 1);

@@ -14,17 +14,17 @@ namespace {
 
 void check_input(const LanguageModelConfig& config, const EncoderInput& input, size_t index, const char* operation) {
   check(!input.ids.empty(), "[{}] input {} has no ids, expected at least one", operation, index);
-  check(input.token_types.empty() || input.token_types.size() == input.ids.size(),
-        "[{}] input {} has {} token types for {} ids, expected equal numbers", operation, index,
-        input.token_types.size(), input.ids.size());
+  check_usage(input.token_types.empty() || input.token_types.size() == input.ids.size(),
+              "[{}] input {} has {} token types for {} ids, expected equal numbers", operation, index,
+              input.token_types.size(), input.ids.size());
   for (const int32_t id : input.ids) {
     check(id >= 0 && id < config.vocab_size, "[{}] input {} has the id {}, expected 0 to {}", operation, index, id,
           config.vocab_size - 1);
   }
   const int types = std::max(1, config.transformer.embedding.token_types);
   for (const int32_t type : input.token_types) {
-    check(type >= 0 && type < types, "[{}] input {} has the token type {}, expected 0 to {}", operation, index, type,
-          types - 1);
+    check_usage(type >= 0 && type < types, "[{}] token_type_ids of input {} have {}, expected 0 to {}", operation,
+                index, type, types - 1);
   }
 }
 

@@ -19,8 +19,8 @@ int64_t length_of(const LanguageModel& model, const ScoreOptions& options) {
   const int64_t unlimited = options.context.evicts() ? endless : trained;
   const int64_t length = options.context_length > 0 ? options.context_length : unlimited;
   const std::optional<int64_t> end = model::end_of_positions(config.transformer);
-  check(!end || length <= *end, "[score] {} positions end at {}, but the length is {}; choose a shorter length",
-        name_of(config.transformer.position), end.value_or(0), length);
+  check_usage(!end || length <= *end, "[score] {} positions end at {}, but the length is {}; choose a shorter length",
+              name_of(config.transformer.position), end.value_or(0), length);
   return length;
 }
 

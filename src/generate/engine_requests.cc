@@ -11,6 +11,11 @@ void Engine::Handle::State::end(EngineResult value, const std::exception_ptr& wh
     const std::lock_guard lock(mutex);
     result = std::move(value);
     failure = why;
+    if (!failure && result.samples.empty()) {  // it was cancelled before the end of its prompt
+      EngineSample empty;
+      empty.generation.end = GenerationEnd::callback;
+      result.samples.resize(static_cast<size_t>(request.samples), empty);
+    }
   }
   // Once `has_ended` is set, wait() returns, and the caller may destroy what on_done uses.
   try {

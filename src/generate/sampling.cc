@@ -178,8 +178,7 @@ int32_t most_likely(std::span<const float> logits, int32_t banned) {
 }  // namespace
 
 void check_options(const GenerateOptions& options) {
-  check_usage(options.max_tokens >= 0, "[generate] the number of tokens is {}, expected at least 0",
-              options.max_tokens);
+  check_usage(options.max_tokens >= 0, "[generate] max_tokens is {}, expected at least 0", options.max_tokens);
   check_usage(std::isfinite(options.temperature) && options.temperature >= 0,
               "[generate] the temperature is {}, expected at least 0", options.temperature);
   check_usage(options.top_p > 0 && options.top_p <= 1, "[generate] top_p is {}, expected above 0 and at most 1",
@@ -187,7 +186,7 @@ void check_options(const GenerateOptions& options) {
   check_usage(options.top_k >= 0, "[generate] top_k is {}, expected at least 0", options.top_k);
   check_usage(options.min_p >= 0 && options.min_p <= 1, "[generate] min_p is {}, expected 0 to 1", options.min_p);
   check_usage(std::isfinite(options.repetition_penalty) && options.repetition_penalty > 0,
-              "[generate] the repetition penalty is {}, expected above 0", options.repetition_penalty);
+              "[generate] repetition_penalty is {}, expected above 0", options.repetition_penalty);
 }
 
 void check_logits(std::span<const float> logits) {

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <utility>
 
-#include "core/cancel.h"
+#include "alibi/interrupt.h"
 
 namespace alibi::serve {
 namespace {
@@ -117,13 +117,10 @@ bool VectorQueue::compute_group(Entry& entry) const {
       tokens += entry.tokens(first + count++);
     } while (first + count < all && std::cmp_less(count, most_texts_) &&
              tokens + entry.tokens(first + count) <= group_tokens);
-    try {
-      const core::CancelScope scope(entry.cancelled);
-      entry.job.compute(std::span(entry.job.inputs).subspan(first, count),
-                        std::span(entry.index).subspan(first, count));
-    } catch (const core::Cancelled&) {
-      throw cancelled();
-    }
+    const InterruptScope scope([&entry] {
+      if (entry.cancelled) throw cancelled();
+    });
+    entry.job.compute(std::span(entry.job.inputs).subspan(first, count), std::span(entry.index).subspan(first, count));
     entry.next = first + count;
     goes_on = entry.next < all;
     if (!goes_on) entry.job.finish();

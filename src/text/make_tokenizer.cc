@@ -5,6 +5,7 @@
 
 #include "core/check.h"
 #include "core/files.h"
+#include "core/interrupt.h"
 #include "core/random.h"
 #include "text/pieces.h"
 #include "text/sentencepiece_tokenizer.h"
@@ -54,6 +55,7 @@ std::shared_ptr<const Tokenizer> make_sentencepiece(const TokenizerChoice& choic
   uint64_t units = 0;
   const auto next = [&]() -> std::optional<std::string_view> {
     for (;;) {
+      core::check_interrupt();
       while (rest.empty()) {
         core::check_mapped(open.view().data());
         if (document == documents.size()) {

@@ -6,6 +6,7 @@
 
 #include "core/check.h"
 #include "core/files.h"
+#include "core/interrupt.h"
 #include "formats/json.h"
 #include "text/hash.h"
 #include "text/text_encoding.h"
@@ -157,6 +158,7 @@ std::vector<int32_t> SentencePieceTokenizer::encode(std::string_view text) const
   std::vector<int32_t> ids;
   Known known;
   while (!text.empty()) {
+    core::check_interrupt();
     const size_t length = unit_length(text);
     encode_unit(text.substr(0, length), known, ids);
     text.remove_prefix(length);

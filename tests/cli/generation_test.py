@@ -21,7 +21,7 @@ class Generation(CliTest):
         self.assertEqual(greedy, self.generate("--temperature", "3", "--min-p", "1"))
         self.assertNotEqual(greedy, self.generate("--temperature", "0", "--repetition-penalty", "3"))
         self.fails(2, "min_p is 2", "generate", self.model, "--min-p", "2")
-        self.fails(2, "repetition penalty is 0", "generate", self.model, "--repetition-penalty", "0")
+        self.fails(2, "repetition_penalty is 0", "generate", self.model, "--repetition-penalty", "0")
         self.fails(2, "stop string is empty", "generate", self.model, "--stop", "")
 
     def test_stop_strings(self):

@@ -10,6 +10,8 @@
 #include <system_error>
 #include <thread>
 
+#include "alibi/error.h"
+#include "alibi/interrupt.h"
 #include "testing.h"
 
 namespace alibi::core {
@@ -23,6 +25,17 @@ TEST(ChildProcess, SendsAndAnswers) {
     EXPECT_TRUE(child.channel().send(std::string(size, 'x')));
     EXPECT_EQ(child.channel().receive(), std::string(2 * size, 'x'));
   }
+}
+
+TEST(ChildProcess, WaitingForItCanBeInterrupted) {
+  const InterruptScope scope([] { throw Error("stopped"); });
+  const ChildProcess child("test", [](const Channel& parent) {
+    parent.send("ready");
+    parent.receive();  // never comes; the scope is of the parent alone
+    parent.send("woken");
+  });
+  EXPECT_EQ(child.channel().receive(), "ready");
+  EXPECT_EQ(test::message_of([&] { child.channel().receive(); }), "stopped");
 }
 
 TEST(ChildProcess, SaysHowItEnded) {

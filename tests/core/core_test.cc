@@ -1,15 +1,16 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <numeric>
 #include <thread>
 #include <vector>
 
 #include "alibi/error.h"
+#include "alibi/interrupt.h"
 #include "alibi/runtime.h"
 #include "alibi/tensor.h"
-#include "core/cancel.h"
 #include "core/files.h"
 #include "core/parallel.h"
 #include "core/random.h"
@@ -30,28 +31,6 @@ TEST(Parallel, EveryTaskRunsOnceAndNestedCallsToo) {
   }
 }
 
-TEST(Parallel, ACancelledComputationEndsBetweenTwoTasks) {
-  for (const int count : {1, 3}) {
-    set_threads(count);
-    std::atomic<bool> flag = false;
-    std::atomic<int> runs = 0;
-    const auto work = [&](int64_t) {
-      if (++runs == 10) flag = true;
-    };
-    {
-      const CancelScope scope(flag);
-      parallel_for(5, work);  // not cancelled
-      EXPECT_THROW(parallel_for(100000, work), Cancelled);
-      EXPECT_LT(runs.load(), 10 + 2 * count);
-      EXPECT_THROW(parallel_for(1, work), Cancelled);
-      std::thread([&] { parallel_for(3, work); }).join();  // other threads go on
-    }
-    const int before = runs.load();
-    parallel_for(20, work);
-    EXPECT_EQ(runs.load(), before + 20);
-  }
-}
-
 TEST(Parallel, TheLowestFailingTaskIsReported) {
   set_threads(4);
   for (int round = 0; round < 50; ++round) {
@@ -60,6 +39,45 @@ TEST(Parallel, TheLowestFailingTaskIsReported) {
     };
     EXPECT_EQ(test::message_of([&] { parallel_for(64, fails_from_7); }), "7");
   }
+}
+
+TEST(Interrupt, EndsALoopSoonAndRunsEachTaskOnceOtherwise) {
+  for (const int count : {1, 3}) {
+    set_threads(count);
+    int checks = 0;
+    std::vector<std::atomic<int>> runs(200);
+    {
+      const InterruptScope scope([&] {
+        ++checks;
+        set_threads(count);  // would wait for ever if a loop held the pool
+      });
+      parallel_for(std::ssize(runs), [&](int64_t task) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+        ++runs[static_cast<size_t>(task)];
+      });
+    }
+    EXPECT_GE(checks, 2);
+    for (const std::atomic<int>& run : runs) EXPECT_EQ(run, 1);
+    std::atomic<int> ran = 0;
+    const auto work = [&](int64_t) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      ++ran;
+    };
+    const InterruptScope scope([] { throw Error("stopped"); });
+    EXPECT_EQ(test::message_of([&] { parallel_for(10000, work); }), "stopped");
+    EXPECT_LT(ran, 2000);
+    const InterruptScope none({});
+    ran = 0;
+    parallel_for(60, work);
+    EXPECT_EQ(ran, 60);
+  }
+}
+
+TEST(Interrupt, IsOfOneThread) {
+  const InterruptScope scope([] { throw Error("stopped"); });
+  std::thread([] {
+    parallel_for(60, [](int64_t) { std::this_thread::sleep_for(std::chrono::milliseconds(2)); });
+  }).join();
 }
 
 TEST(Threads, OutOfRangeIsAUsageError) {

@@ -143,13 +143,20 @@ nb::dict compare_methods(const std::vector<std::string>& texts, const std::vecto
   CompareResults results;
   std::string warning;
   options.on_warning = [&](std::string_view message) { warning = message; };
-  {
-    const nb::gil_scoped_release others_run;
-    bool go_on = true;
-    options.should_stop = [&] { return !go_on || !callbacks.look_for_signals(); };
+  bool go_on = true, is_reading = true;
+  options.should_stop = [&] {
+    is_reading = false;
+    return !go_on || !callbacks.look_for_signals();
+  };
+  try {
+    const WithoutLock others_run;
+    const InterruptScope scope([&] {  // for the reading of the text; training ends with a checkpoint
+      if (is_reading && !callbacks.look_for_signals()) throw Stopped{};
+    });
     results = compare(options, [&](const CompareStatus& status) {
       go_on = callbacks.call([&] { return status_of(status); }) && go_on;
     });
+  } catch (const Stopped&) {
   }
   callbacks.rethrow();
   nb::dict found = results_of(results);

@@ -3,6 +3,8 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+#include <climits>
 #include <variant>
 
 #include "alibi/train_options.h"
@@ -87,6 +89,21 @@ TokenizerChoice tokenizer_of(const nb::dict& given) {
   choice.min_count = nb::cast<int64_t>(given["min_count"]);
   choice.like = nb::cast<std::string>(given["like"]);
   return choice;
+}
+
+GenerateOptions generate_options(const nb::dict& given) {
+  GenerateOptions options;
+  options.max_tokens = nb::cast<int64_t>(given["max_tokens"]);
+  options.temperature = nb::cast<double>(given["temperature"]);
+  // The library has an int. More than all tokens are all tokens.
+  options.top_k = static_cast<int>(std::clamp<int64_t>(nb::cast<int64_t>(given["top_k"]), INT_MIN, INT_MAX));
+  options.top_p = nb::cast<double>(given["top_p"]);
+  options.min_p = nb::cast<double>(given["min_p"]);
+  options.repetition_penalty = nb::cast<double>(given["repetition_penalty"]);
+  options.seed = nb::cast<uint64_t>(given["seed"]);
+  options.stop_at_end_of_text = nb::cast<bool>(given["stop_at_end_of_text"]);
+  options.stop = nb::cast<std::vector<std::string>>(given["stop"]);
+  return options;
 }
 
 }  // namespace alibi::python

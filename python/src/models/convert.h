@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "alibi/error.h"
+#include "alibi/language_model.h"
 #include "alibi/model_options.h"
 #include "alibi/tensor.h"
 #include "alibi/tokenizer.h"
@@ -45,5 +46,8 @@ ModelOptions take_options(TrainOptions& options, const nb::dict& given, std::opt
                           const char* operation);
 
 TokenizerChoice tokenizer_of(const nb::dict& given);
+
+/// What LanguageModel.generate(), its stream() and Engine.submit() have in common.
+GenerateOptions generate_options(const nb::dict& given);
 
 }  // namespace alibi::python

@@ -12,6 +12,7 @@
 
 #include "alibi/encoder_model.h"
 #include "bindings.h"
+#include "models/callbacks.h"
 #include "models/convert.h"
 
 namespace alibi::python {
@@ -46,30 +47,19 @@ nb::tuple arrays_of(EncoderInput input) {
   return nb::make_tuple(array_of(std::move(input.ids)), array_of(std::move(input.token_types)));
 }
 
-/// compute() as an array, while other threads of Python run.
-template <class Compute>
-nb::object computed(const Compute& compute) {
-  Tensor result;
-  {
-    const nb::gil_scoped_release others_run;
-    result = compute();
-  }
-  return array_of(std::move(result));
-}
-
 nb::object hidden(const EncoderModel& model, nb::handle ids, nb::handle types, const std::vector<int64_t>& counts) {
   const std::vector<EncoderInput> inputs = inputs_of(ids, types, counts);
   std::vector<int64_t> ends;
   int64_t end = 0;
   for (const int64_t count : counts) ends.push_back(end += count);
-  return computed([&] {
+  return array_of(computed([&] {
     Tensor result = Tensor::empty({end, int64_t{model.model().config().transformer.d_model}});
     model.hidden(inputs, [&](int64_t index, const Tensor& states) {
       const int64_t last = ends[static_cast<size_t>(index)];
       result.slice(0, last - states.size(0), last).copy_from(states);
     });
     return result;
-  });
+  }));
 }
 
 }  // namespace
@@ -86,13 +76,13 @@ void bind_encoder(nb::module_& m) {
       .def(
           "encode",
           [](const EncoderModel& model, const std::string& text, int64_t max_tokens) {
-            return arrays_of(model.encode(text, max_tokens));
+            return arrays_of(computed([&] { return model.encode(text, max_tokens); }));
           },
           "text"_a, "max_tokens"_a)
       .def(
           "encode_pair",
           [](const EncoderModel& model, const std::string& first, const std::string& second, int64_t max_tokens) {
-            return arrays_of(model.encode_pair(first, second, max_tokens));
+            return arrays_of(computed([&] { return model.encode_pair(first, second, max_tokens); }));
           },
           "first"_a, "second"_a, "max_tokens"_a)
       .def("hidden", hidden, "ids"_a, "types"_a.none(), "counts"_a)
@@ -101,21 +91,22 @@ void bind_encoder(nb::module_& m) {
           [](const EncoderModel& model, nb::handle ids, nb::handle types, const std::vector<int64_t>& counts,
              const std::string& pooling, bool normalize) {
             const std::vector<EncoderInput> inputs = inputs_of(ids, types, counts);
-            return computed([&] { return model.embed_inputs(inputs, options_of(pooling, normalize)); });
+            return array_of(computed([&] { return model.embed_inputs(inputs, options_of(pooling, normalize)); }));
           },
           "ids"_a, "types"_a.none(), "counts"_a, "pooling"_a, "normalize"_a)
       .def(
           "logits",
           [](const EncoderModel& model, nb::handle ids, nb::handle types, const std::vector<int64_t>& counts) {
             const std::vector<EncoderInput> inputs = inputs_of(ids, types, counts);
-            return computed([&] { return model.logits(inputs); });
+            return array_of(computed([&] { return model.logits(inputs); }));
           },
           "ids"_a, "types"_a.none(), "counts"_a)
       .def(
           "embed",
           [](const EncoderModel& model, const std::vector<std::string>& texts, const std::string& pooling,
              bool normalize, int64_t max_tokens) {
-            return computed([&] { return model.embed(texts, options_of(pooling, normalize, max_tokens)); });
+            const EmbedOptions options = options_of(pooling, normalize, max_tokens);
+            return array_of(computed([&] { return model.embed(texts, options); }));
           },
           "texts"_a, "pooling"_a, "normalize"_a, "max_tokens"_a)
       .def(
@@ -126,20 +117,15 @@ void bind_encoder(nb::module_& m) {
             const EncoderInput input{.ids = {tokens_of(read).begin(), tokens_of(read).end()}};
             std::vector<TokenSpan> places;
             for (const auto& [begin, end] : spans) places.push_back({begin, end});
-            return computed(
-                [&] { return alibi::embed_spans(model.model(), input, places, options_of(pooling, normalize)); });
+            const EmbedOptions options = options_of(pooling, normalize);
+            return array_of(computed([&] { return alibi::embed_spans(model.model(), input, places, options); }));
           },
           "ids"_a, "spans"_a, "pooling"_a, "normalize"_a)
       .def(
           "rerank",
           [](const EncoderModel& model, const std::string& query, const std::vector<std::string>& documents,
              int64_t max_tokens) {
-            std::vector<double> scores;
-            {
-              const nb::gil_scoped_release others_run;
-              scores = model.rerank(query, documents, max_tokens);
-            }
-            return array_of(std::move(scores));
+            return array_of(computed([&] { return model.rerank(query, documents, max_tokens); }));
           },
           "query"_a, "documents"_a, "max_tokens"_a);
 }

@@ -6,84 +6,84 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
-#include <condition_variable>
-#include <deque>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "bindings.h"
-#include "models/callbacks.h"
+#include "models/background.h"
 #include "models/convert.h"
 #include "models/ends.h"
+#include "models/pieces.h"
 
 namespace alibi::python {
 namespace {
 
 using namespace nb::literals;
 
-/// Pieces of texts, from the engine's thread to Python's.
-struct Pieces {
-  std::mutex mutex;
-  std::condition_variable changed;
-  std::deque<std::pair<int64_t, std::string>> waiting;
-  bool ended = false;
-};
+using EngineThread = WithThread<Engine>;
+using SamplePiece = std::pair<int64_t, std::string>;
 
 class SubmittedRequest {
- public:
-  SubmittedRequest(Engine& engine, EngineRequest request) : pieces_(std::make_shared<Pieces>()) {
-    request.on_event = [pieces = pieces_](const EngineEvent& event) {
-      if (event.text.empty()) return;
-      const std::lock_guard lock(pieces->mutex);
-      pieces->waiting.emplace_back(event.sample, event.text);
-      pieces->changed.notify_all();
-    };
-    request.on_done = [pieces = pieces_](const EngineResult*, std::exception_ptr) {
-      const std::lock_guard lock(pieces->mutex);
-      pieces->ended = true;
-      pieces->changed.notify_all();
-    };
-    handle_.emplace(engine.submit(std::move(request)));
+  /// Throws Error in a child made by fork().
+  void check_process() const {
+    if (engine_.is_of_parent()) engine_.get();
+  }
+  /// A caller who is interrupted does not wait for the result any longer.
+  template <class Wait>
+  auto or_cancelled(const Wait& wait) {
+    try {
+      return wait();
+    } catch (const nb::python_error&) {
+      handle_->cancel();
+      throw;
+    }
   }
 
-  /// (sample, text), or None after the last one.
+ public:
+  SubmittedRequest(const EngineThread& engine, EngineRequest request)
+      : engine_(engine), pieces_(std::make_shared<Pieces<SamplePiece>>()) {
+    request.on_event = [pieces = pieces_](const EngineEvent& event) {
+      if (!event.text.empty()) pieces->put({event.sample, event.text});
+    };
+    request.on_done = [pieces = pieces_](const EngineResult*, std::exception_ptr failure) { pieces->end(failure); };
+    handle_.emplace(engine.get().submit(std::move(request)));
+  }
+  /// What nobody can read is not generated any further.
+  ~SubmittedRequest() {
+    if (!engine_.is_of_parent()) handle_->cancel();
+  }
+  SubmittedRequest(const SubmittedRequest&) = delete;
+  SubmittedRequest& operator=(const SubmittedRequest&) = delete;
+
+  /// (sample, text), or None after the last one. Throws what the request failed with.
   nb::object next() {
-    while (true) {
-      std::optional<std::pair<int64_t, std::string>> piece;
-      {
-        const nb::gil_scoped_release others_run;
-        std::unique_lock lock(pieces_->mutex);
-        pieces_->changed.wait_for(lock, std::chrono::milliseconds(50),
-                                  [this] { return !pieces_->waiting.empty() || pieces_->ended; });
-        if (!pieces_->waiting.empty()) {
-          piece = std::move(pieces_->waiting.front());
-          pieces_->waiting.pop_front();
-        } else if (pieces_->ended) {
-          break;
-        }
-      }
-      if (PyErr_CheckSignals() != 0) throw nb::python_error();
-      if (piece) return nb::make_tuple(piece->first, text_of(piece->second));
-    }
-    return nb::none();
+    check_process();
+    const std::optional<SamplePiece> piece = or_cancelled([&] { return pieces_->next(); });
+    return piece ? nb::object(nb::make_tuple(piece->first, text_of(piece->second))) : nb::none();
   }
 
   nb::dict result() {
-    while (true) {
-      {
-        const nb::gil_scoped_release others_run;
-        if (handle_->wait_for(0.05)) break;
+    check_process();
+    or_cancelled([&] {
+      bool ended = false;
+      while (!ended) {
+        {
+          const WithoutLock others_run;
+          ended = handle_->wait_for(0.05);
+        }
+        if (PyErr_CheckSignals() != 0) throw nb::python_error();
       }
-      if (PyErr_CheckSignals() != 0) throw nb::python_error();
-    }
+    });
     return dict_of(handle_->wait());
   }
 
-  void cancel() { handle_->cancel(); }
+  void cancel() {
+    check_process();
+    handle_->cancel();
+  }
 
  private:
   static nb::list tokens_of(const std::vector<EngineToken>& tokens) {
@@ -117,63 +117,52 @@ class SubmittedRequest {
     return result;
   }
 
-  std::shared_ptr<Pieces> pieces_;
+  const EngineThread& engine_;
+  std::shared_ptr<Pieces<SamplePiece>> pieces_;
   std::optional<Engine::Handle> handle_;
 };
 
 }  // namespace
 
 void bind_engine(nb::module_& m) {
+  m.def("end_threads", Background::end_all);
   nb::class_<SubmittedRequest>(m, "SubmittedRequest")
       .def("next", &SubmittedRequest::next)
       .def("result", &SubmittedRequest::result)
       .def("cancel", &SubmittedRequest::cancel);
-  nb::class_<Engine>(m, "Engine")
+  nb::class_<EngineThread>(m, "Engine")
       .def(
           "__init__",
-          [](Engine* self, const LanguageModel& model, int64_t slots, int64_t step_tokens, int64_t chunk_tokens,
+          [](EngineThread* self, const LanguageModel& model, int64_t slots, int64_t step_tokens, int64_t chunk_tokens,
              int64_t queue, int64_t max_tokens, int64_t prefix_bytes, std::optional<int64_t> memory,
              std::optional<double> eviction_tolerance) {
-            new (self) Engine(model, {.slots = slots,
-                                      .step_tokens = step_tokens,
-                                      .chunk_tokens = chunk_tokens,
-                                      .queue = queue,
-                                      .max_tokens = max_tokens,
-                                      .prefix_bytes = prefix_bytes,
-                                      .context = {.memory = memory, .eviction_tolerance = eviction_tolerance}});
+            const EngineOptions options{.slots = slots,
+                                        .step_tokens = step_tokens,
+                                        .chunk_tokens = chunk_tokens,
+                                        .queue = queue,
+                                        .max_tokens = max_tokens,
+                                        .prefix_bytes = prefix_bytes,
+                                        .context = {.memory = memory, .eviction_tolerance = eviction_tolerance}};
+            new (self) EngineThread("Engine", std::make_unique<Engine>(model, options));
           },
           nb::keep_alive<1, 2>(), "model"_a, "slots"_a, "step_tokens"_a, "chunk_tokens"_a, "queue"_a, "max_tokens"_a,
           "prefix_bytes"_a, "memory"_a.none(), "eviction_tolerance"_a.none())
       .def(
           "submit",
-          [](Engine& engine, nb::handle ids, int64_t samples, std::optional<int64_t> logprobs,
-             std::optional<int64_t> prompt_logprobs, int64_t max_tokens, double temperature, int top_k, double top_p,
-             double min_p, double repetition_penalty, uint64_t seed, bool stop_at_end_of_text,
-             std::vector<std::string> stop) {
+          [](const EngineThread& engine, nb::handle ids, int64_t samples, std::optional<int64_t> logprobs,
+             std::optional<int64_t> prompt_logprobs, const nb::dict& options) {
             const Tensor read = ids_of(ids, "engine");
             const std::span<const int32_t> tokens = python::tokens_of(read);
-            EngineRequest request{.prompt = {tokens.begin(), tokens.end()}};
-            request.samples = samples;
-            request.logprobs = logprobs;
-            request.prompt_logprobs = prompt_logprobs;
-            GenerateOptions& options = request.options;
-            options.max_tokens = max_tokens;
-            options.temperature = temperature;
-            options.top_k = top_k;
-            options.top_p = top_p;
-            options.min_p = min_p;
-            options.repetition_penalty = repetition_penalty;
-            options.seed = seed;
-            options.stop_at_end_of_text = stop_at_end_of_text;
-            options.stop = std::move(stop);
-            return std::make_unique<SubmittedRequest>(engine, std::move(request));
+            return std::make_unique<SubmittedRequest>(engine, EngineRequest{.prompt = {tokens.begin(), tokens.end()},
+                                                                            .options = generate_options(options),
+                                                                            .samples = samples,
+                                                                            .logprobs = logprobs,
+                                                                            .prompt_logprobs = prompt_logprobs});
           },
-          nb::keep_alive<0, 1>(), "ids"_a, "samples"_a, "logprobs"_a.none(), "prompt_logprobs"_a.none(), "max_tokens"_a,
-          "temperature"_a, "top_k"_a, "top_p"_a, "min_p"_a, "repetition_penalty"_a, "seed"_a, "stop_at_end_of_text"_a,
-          "stop"_a)
-      .def("close", &Engine::close)
-      .def("stats", [](const Engine& engine) {
-        const EngineStats stats = engine.stats();
+          nb::keep_alive<0, 1>(), "ids"_a, "samples"_a, "logprobs"_a.none(), "prompt_logprobs"_a.none(), "options"_a)
+      .def("close", [](const EngineThread& engine) { engine.get().close(); })
+      .def("stats", [](const EngineThread& engine) {
+        const EngineStats stats = engine.get().stats();
         nb::dict all;
         all["running"] = stats.running;
         all["waiting"] = stats.waiting;

@@ -17,36 +17,23 @@ namespace {
 
 using namespace nb::literals;
 
-/// Thrown through loglikelihoods(), which has no other way to be stopped.
-struct Stopped {};
-
 /// `ids` are those of all texts one after the other.
 nb::tuple score_ends(const LanguageModel& model, nb::handle ids, const std::vector<int64_t>& counts,
                      const std::vector<int64_t>& targets, int64_t batch_tokens) {
   const Tensor read = ids_of(ids, "loglikelihoods");
-  Callbacks callbacks{nb::handle(Py_None)};
+  std::vector<Continuation> texts;
+  std::span<const int32_t> rest = tokens_of(read);
+  for (size_t i = 0; i < counts.size(); ++i) {
+    const std::span<const int32_t> text = rest.first(static_cast<size_t>(counts[i]));
+    texts.push_back({{text.begin(), text.end()}, targets[i]});
+    rest = rest.subspan(text.size());
+  }
+  const LoglikelihoodOptions options{.batch_tokens = batch_tokens};
   std::vector<double> sums;
   std::vector<uint8_t> greedy;
-  try {
-    const nb::gil_scoped_release others_run;
-    std::vector<Continuation> texts;
-    std::span<const int32_t> rest = tokens_of(read);
-    for (size_t i = 0; i < counts.size(); ++i) {
-      const std::span<const int32_t> text = rest.first(static_cast<size_t>(counts[i]));
-      texts.push_back({{text.begin(), text.end()}, targets[i]});
-      rest = rest.subspan(text.size());
-    }
-    LoglikelihoodOptions options;
-    options.batch_tokens = batch_tokens;
-    options.on_progress = [&](int64_t, int64_t) {
-      if (!callbacks.look_for_signals()) throw Stopped{};
-    };
-    for (const Loglikelihood& found : loglikelihoods(model, texts, options)) {
-      sums.push_back(found.sum);
-      greedy.push_back(found.greedy ? 1 : 0);
-    }
-  } catch (const Stopped&) {
-    callbacks.rethrow();
+  for (const Loglikelihood& found : computed([&] { return loglikelihoods(model, texts, options); })) {
+    sums.push_back(found.sum);
+    greedy.push_back(found.greedy ? 1 : 0);
   }
   return nb::make_tuple(array_of(std::move(sums)), array_of(std::move(greedy)));
 }

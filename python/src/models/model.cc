@@ -1,11 +1,18 @@
 // Language models: what they write, how well they predict, what they compute.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <atomic>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <span>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -16,28 +23,25 @@
 #include "alibi/score.h"
 #include "alibi/training_data.h"
 #include "bindings.h"
+#include "models/background.h"
 #include "models/callbacks.h"
 #include "models/convert.h"
 #include "models/ends.h"
+#include "models/pieces.h"
 
 namespace alibi::python {
 namespace {
 
 using namespace nb::literals;
 
-nb::dict generate(const LanguageModel& model, const std::string& prompt, int64_t sample, GenerateOptions options,
+nb::dict generate(const LanguageModel& model, const std::string& prompt, int64_t sample, const nb::dict& given,
                   nb::handle on_text) {
   Callbacks callbacks(on_text);
-  Generation made;
-  {
-    const nb::gil_scoped_release others_run;
-    options.on_token = [&](int32_t) { return callbacks.look_for_signals(); };
-    if (!on_text.is_none()) {
-      options.on_text = [&](std::string_view text) { return callbacks.call([&] { return text_of(text); }); };
-    }
-    made = Prompt(model, prompt).generate(options, sample);
+  GenerateOptions options = generate_options(given);
+  if (!on_text.is_none()) {
+    options.on_text = [&](std::string_view text) { return callbacks.call([&] { return text_of(text); }); };
   }
-  callbacks.rethrow();
+  const Generation made = computed(callbacks, [&] { return Prompt(model, prompt).generate(options, sample); });
   nb::dict result;
   result["text"] = text_of(made.text);
   result["tokens"] = made.tokens;
@@ -47,27 +51,76 @@ nb::dict generate(const LanguageModel& model, const std::string& prompt, int64_t
   return result;
 }
 
+/// Generates a text on a thread of its own.
+class TextStream {
+ public:
+  TextStream(const LanguageModel& model, std::string prompt, int64_t sample, GenerateOptions options,
+             std::shared_ptr<Pieces<std::string>> pieces)
+      : model_(model), pieces_(std::move(pieces)) {
+    options.on_text = [this](std::string_view text) {
+      pieces_->put(std::string(text));
+      return !closed_;
+    };
+    thread_ = std::thread([this, prompt = std::move(prompt), sample, options = std::move(options)] {
+      std::exception_ptr failure;
+      try {
+        const InterruptScope scope([this] {
+          if (closed_) throw Error("[stream] closed");
+        });
+        Prompt(model_, prompt).generate(options, sample);
+      } catch (...) {
+        failure = std::current_exception();
+      }
+      pieces_->end(failure);
+    });
+  }
+  ~TextStream() {
+    closed_ = true;
+    thread_.join();
+  }
+
+ private:
+  const LanguageModel& model_;
+  const std::shared_ptr<Pieces<std::string>> pieces_;
+  std::atomic<bool> closed_{false};
+  std::thread thread_;
+};
+
+/// For Python's iterator.
+class Stream {
+ public:
+  Stream(const LanguageModel& model, const std::string& prompt, int64_t sample, const nb::dict& given)
+      : pieces_(std::make_shared<Pieces<std::string>>()),
+        thread_(std::make_unique<WithThread<TextStream>>(
+            "stream", std::make_unique<TextStream>(model, prompt, sample, generate_options(given), pieces_))) {}
+
+  nb::object next() {
+    if (thread_->is_of_parent()) thread_->get();  // throws
+    const std::optional<std::string> piece = pieces_->next();
+    return piece ? text_of(*piece) : nb::none();
+  }
+  void close() { thread_.reset(); }
+
+ private:
+  std::shared_ptr<Pieces<std::string>> pieces_;
+  std::unique_ptr<WithThread<TextStream>> thread_;
+};
+
 nb::object score(const LanguageModel& model, nb::handle ids, int64_t context_length) {
-  constexpr size_t piece = 1024;  // tokens between two looks for Ctrl-C
   const Tensor read = ids_of(ids, "score");
-  Callbacks callbacks{nb::handle(Py_None)};
-  std::vector<float> nll;
-  {
-    const nb::gil_scoped_release others_run;
+  return array_of(computed([&] {
+    constexpr size_t piece = 1024;
+    std::vector<float> nll;
     Scorer scorer(model, {.context_length = context_length});
-    for (std::span<const int32_t> rest = tokens_of(read); !rest.empty() && callbacks.look_for_signals();) {
+    for (std::span<const int32_t> rest = tokens_of(read); !rest.empty();) {
       const std::span<const int32_t> part = rest.first(std::min(piece, rest.size()));
       const std::vector<float> scored = scorer.score(part);
       nll.insert(nll.end(), scored.begin(), scored.end());
       rest = rest.subspan(part.size());
     }
-  }
-  callbacks.rethrow();
-  return array_of(std::move(nll));
+    return nll;
+  }));
 }
-
-/// Thrown through evaluate(), which has no other way to be stopped.
-struct Stopped {};
 
 nb::dict evaluate_model(const LanguageModel& model, nb::handle ids, int64_t length, int64_t stride,
                         nb::handle on_progress) {
@@ -77,18 +130,11 @@ nb::dict evaluate_model(const LanguageModel& model, nb::handle ids, int64_t leng
   options.length = length;
   options.stride = stride;
   options.on_progress = [&](int64_t done, int64_t all) {
-    if (!callbacks.call([&] { return nb::float_(static_cast<double>(done) / static_cast<double>(all)); })) {
-      throw Stopped{};
-    }
-  };
-  Evaluation found;
-  try {
-    const nb::gil_scoped_release others_run;
-    found = evaluate(model, tokens_of(read), options);
-  } catch (const Stopped&) {
-    callbacks.rethrow();
+    if (callbacks.call([&] { return nb::float_(static_cast<double>(done) / static_cast<double>(all)); })) return;
+    if (callbacks.stopped()) throw Stopped{};
     throw Error("[evaluate] on_progress returned False");
-  }
+  };
+  const Evaluation found = computed(callbacks, [&] { return evaluate(model, tokens_of(read), options); });
   nb::dict result;
   result["length"] = found.length;
   result["stride"] = found.stride;
@@ -117,18 +163,6 @@ std::vector<int32_t> read_text(const LanguageModel& model, const std::vector<std
   return {text.stream.tokens.begin(), text.stream.tokens.end()};
 }
 
-/// compute(ids) as an array, while other threads of Python run.
-template <class Compute>
-nb::object computed(nb::handle ids, const char* operation, const Compute& compute) {
-  const Tensor read = ids_of(ids, operation);
-  Tensor result;
-  {
-    const nb::gil_scoped_release others_run;
-    result = compute(read);
-  }
-  return array_of(std::move(result));
-}
-
 }  // namespace
 
 void bind_model(nb::module_& m) {
@@ -143,99 +177,86 @@ void bind_model(nb::module_& m) {
             if (type) model.convert_weights(*type);
             return model;
           },
-          "folder"_a, "precision"_a, "weights"_a.none(), nb::call_guard<nb::gil_scoped_release>())
+          "folder"_a, "precision"_a, "weights"_a.none(), nb::call_guard<WithoutLock>())
       .def(
           "save", [](const LanguageModel& model, const std::string& folder) { model.save(folder); }, "folder"_a,
-          nb::call_guard<nb::gil_scoped_release>())
+          nb::call_guard<WithoutLock>())
       .def("describe", describe)
       .def("slopes", &LanguageModel::slopes)
       .def("weight_bytes", &LanguageModel::weight_bytes)
       .def(
           "encode",
-          [](const LanguageModel& model, const std::string& text) { return array_of(model.tokenizer().encode(text)); },
+          [](const LanguageModel& model, const std::string& text) {
+            return array_of(computed([&] { return model.tokenizer().encode(text); }));
+          },
           "text"_a)
       .def(
           "decode",
           [](const LanguageModel& model, nb::handle ids) {
-            return text_of(model.tokenizer().decode(tokens_of(ids_of(ids, "decode"))));
+            const Tensor read = ids_of(ids, "decode");
+            return text_of(computed([&] { return model.tokenizer().decode(tokens_of(read)); }));
+          },
+          "ids"_a)
+      .def(
+          "pieces",
+          [](const LanguageModel& model, nb::handle ids) {
+            const Tensor read = ids_of(ids, "decode");
+            nb::list pieces;
+            for (const int32_t id : tokens_of(read)) pieces.append(text_of(model.tokenizer().decode({&id, 1})));
+            return nb::tuple(pieces);
           },
           "ids"_a)
       .def(
           "read",
           [](const LanguageModel& model, const std::vector<std::string>& texts, const std::string& field) {
             int64_t bytes = 0;
-            std::vector<int32_t> tokens;
-            {
-              const nb::gil_scoped_release others_run;
-              tokens = read_text(model, texts, field, &bytes);
-            }
+            std::vector<int32_t> tokens = computed([&] { return read_text(model, texts, field, &bytes); });
             return nb::make_tuple(array_of(std::move(tokens)), bytes);
           },
           "texts"_a, "field"_a)
       .def(
           "hidden",
           [](const LanguageModel& model, nb::handle ids) {
-            return computed(ids, "hidden", [&](const Tensor& read) { return model.hidden(read); });
+            const Tensor read = ids_of(ids, "hidden");
+            return array_of(computed([&] { return model.hidden(read); }));
           },
           "ids"_a)
       .def(
           "logits",
           [](const LanguageModel& model, nb::handle ids) {
-            return computed(ids, "logits", [&](const Tensor& read) { return model.logits(read); });
+            const Tensor read = ids_of(ids, "logits");
+            return array_of(computed([&] { return model.logits(read); }));
           },
           "ids"_a)
       .def(
           "generate_ids",
           [](const LanguageModel& model, nb::handle ids, int64_t max_tokens, double temperature, uint64_t seed) {
             const Tensor prompt = ids_of(ids, "generate_ids");
-            Callbacks callbacks{nb::none()};
             GenerateOptions options;
             options.max_tokens = max_tokens;
             options.temperature = temperature;
             options.seed = seed;
-            options.on_token = [&](int32_t) { return callbacks.look_for_signals(); };
-            std::vector<int32_t> made;
-            {
-              const nb::gil_scoped_release others_run;
-              made = model.generate_ids(tokens_of(prompt), options);
-            }
-            callbacks.rethrow();
-            return array_of(std::move(made));
+            return array_of(computed([&] { return model.generate_ids(tokens_of(prompt), options); }));
           },
           "ids"_a, "max_tokens"_a, "temperature"_a, "seed"_a)
       .def(
           "embed",
           [](const LanguageModel& model, const std::vector<std::string>& texts, const std::string& pooling,
              bool normalize) {
-            Tensor vectors;
-            {
-              const nb::gil_scoped_release others_run;
-              vectors = embed(model, texts, {.pooling = pooling_from(pooling), .normalize = normalize});
-            }
-            return array_of(std::move(vectors));
+            const EmbedOptions options{.pooling = pooling_from(pooling), .normalize = normalize};
+            return array_of(computed([&] { return embed(model, texts, options); }));
           },
           "texts"_a, "pooling"_a, "normalize"_a)
       .def("score", score, "ids"_a, "context_length"_a)
       .def("evaluate", evaluate_model, "ids"_a, "length"_a, "stride"_a, "on_progress"_a.none())
+      .def("generate", generate, "prompt"_a, "sample"_a, "options"_a, "on_text"_a.none())
       .def(
-          "generate",
-          [](const LanguageModel& model, const std::string& prompt, int64_t max_tokens, double temperature, int top_k,
-             double top_p, double min_p, double repetition_penalty, uint64_t seed, bool stop_at_end_of_text,
-             std::vector<std::string> stop, int64_t sample, nb::handle on_text) {
-            GenerateOptions options;
-            options.max_tokens = max_tokens;
-            options.temperature = temperature;
-            options.top_k = top_k;
-            options.top_p = top_p;
-            options.min_p = min_p;
-            options.repetition_penalty = repetition_penalty;
-            options.seed = seed;
-            options.stop_at_end_of_text = stop_at_end_of_text;
-            options.stop = std::move(stop);
-            return generate(model, prompt, sample, std::move(options), on_text);
+          "stream",
+          [](const LanguageModel& model, const std::string& prompt, int64_t sample, const nb::dict& options) {
+            return std::make_unique<Stream>(model, prompt, sample, options);
           },
-          "prompt"_a, "max_tokens"_a, "temperature"_a, "top_k"_a, "top_p"_a, "min_p"_a, "repetition_penalty"_a,
-          "seed"_a, "stop_at_end_of_text"_a, "stop"_a, "sample"_a, "on_text"_a.none());
+          nb::keep_alive<0, 1>(), "prompt"_a, "sample"_a, "options"_a);
+  nb::class_<Stream>(m, "Stream").def("next", &Stream::next).def("close", &Stream::close);
 }
 
 }  // namespace alibi::python

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "bindings.h"
+#include "models/callbacks.h"
 #include "models/convert.h"
 
 namespace alibi::python {
@@ -29,28 +30,24 @@ struct LoadedTokenizer {
 };
 
 LoadedTokenizer load_tokenizer(const std::string& path) {
-  const nb::gil_scoped_release others_run;
-  return {Tokenizer::load(path)};
+  return computed([&] { return LoadedTokenizer{Tokenizer::load(path)}; });
 }
 
 nb::list encode_text(const LoadedTokenizer& self, const std::string& text, bool add_special_tokens) {
-  std::vector<int32_t> ids;
-  {
-    const nb::gil_scoped_release others_run;
-    ids = self.tokenizer->encode(text, {.add_special_tokens = add_special_tokens});
-  }
-  return list_of(ids);
+  return list_of(computed([&] { return self.tokenizer->encode(text, {.add_special_tokens = add_special_tokens}); }));
 }
 
 nb::tuple encode_texts(const LoadedTokenizer& self, const std::string& first, const std::string& second,
                        bool add_special_tokens) {
-  const Encoding encoding = self.tokenizer->encode_pair(first, second, {.add_special_tokens = add_special_tokens});
+  const Encoding encoding =
+      computed([&] { return self.tokenizer->encode_pair(first, second, {.add_special_tokens = add_special_tokens}); });
   return nb::make_tuple(list_of(encoding.ids), list_of(encoding.type_ids));
 }
 
 nb::object decode_ids(const LoadedTokenizer& self, nb::handle ids, bool skip_special_tokens) {
   const Tensor read = ids_of(ids, "decode");
-  return text_of(self.tokenizer->decode(tokens_of(read), {.skip_special_tokens = skip_special_tokens}));
+  return text_of(
+      computed([&] { return self.tokenizer->decode(tokens_of(read), {.skip_special_tokens = skip_special_tokens}); }));
 }
 
 }  // namespace

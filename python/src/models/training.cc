@@ -73,17 +73,18 @@ nb::object train_model(const std::vector<std::string>& texts, const std::vector<
   if (resume && overwrite) throw UsageError("[train] resume continues a run and overwrite replaces it; choose one");
 
   Callbacks callbacks(on_progress);
-  std::optional<LanguageModel> model;
-  TrainResult result;
   TrainingData data;
   std::string warning;
-  {
-    const nb::gil_scoped_release others_run;
+  LanguageModel model = computed(callbacks, [&] {
     if (!out.empty() && !resume && !overwrite) check_folder_is_free(out);
     data = recipe.read_text(texts, valid, {}, field);
     options.check_text(static_cast<int64_t>(data.train.tokens.size()));
     warning = held_out_warning(data);
-    model.emplace(recipe.model(options.train_length, data.tokenizer, options.seed));
+    return recipe.model(options.train_length, data.tokenizer, options.seed);
+  });
+  TrainResult result;
+  {  // without an InterruptScope: an update is not ended in the middle, so that a checkpoint can be written
+    const WithoutLock others_run;
     TrainRun run;
     run.folder = out;
     run.resume = resume;
@@ -94,9 +95,9 @@ nb::object train_model(const std::vector<std::string>& texts, const std::vector<
       go_on = callbacks.call([&] { return status_of(status); }) && go_on;
     };
     run.should_stop = [&] { return !go_on || !callbacks.look_for_signals(); };
-    result = train(*model, data.train.tokens, options, run);
-    model->release_training_memory();
-    if (!out.empty() && result.end != TrainEnd::asked) model->save(out);
+    result = train(model, data.train.tokens, options, run);
+    model.release_training_memory();
+    if (!out.empty() && result.end != TrainEnd::asked) model.save(out);
   }
   callbacks.rethrow();
   nb::list evaluations;
@@ -116,7 +117,7 @@ nb::object train_model(const std::vector<std::string>& texts, const std::vector<
   trained["train_bytes"] = data.train_bytes;
   trained["valid_bytes"] = data.valid_bytes;
   trained["valid_tokens"] = array_of(std::vector<int32_t>(data.valid.tokens.begin(), data.valid.tokens.end()));
-  return nb::make_tuple(nb::cast(std::move(*model)), trained);
+  return nb::make_tuple(nb::cast(std::move(model)), trained);
 }
 
 }  // namespace

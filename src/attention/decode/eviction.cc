@@ -40,7 +40,7 @@ Eviction::Eviction(const EvictionOptions& options)
       leads_(static_cast<size_t>(layers_ * heads_), -no_limit),
       key_bytes_(2 * core::StateOf<KvCache>::bytes_of_row(options.head_dim, options.dtype)) {
   check_usage(!options.tolerance || (*options.tolerance > 0 && *options.tolerance < 1),
-              "[context] the tolerance is {}, expected above 0 and below 1", options.tolerance.value_or(0));
+              "[context] eviction_tolerance is {}, expected above 0 and below 1", options.tolerance.value_or(0));
   tolerance_ = options.tolerance.value_or(options.dtype == DType::bfloat16 ? 0x1p-11 : 0x1p-24);
 
   const auto of_token = static_cast<double>(layers_ * kv_heads_);

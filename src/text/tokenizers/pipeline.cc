@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/interrupt.h"
 #include "text/tokenizers/json_part.h"
 #include "text/tokenizers/unicode.h"
 
@@ -15,6 +16,7 @@ class WordCache {
   explicit WordCache(const Model& model) : model_(model) {}
 
   void add(std::string_view word, std::vector<int32_t>& ids) {
+    core::check_interrupt();
     if (word.size() > kLongest) return model_.tokenize(word, ids);
     auto known = words_.find(word);
     if (known == words_.end()) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/interrupt.h"
 #include "text/tokenizers/json_part.h"
 #include "text/tokenizers/unicode.h"
 
@@ -122,6 +123,7 @@ std::vector<int32_t> SentencePiece::encode(std::string_view text, bool) const {
   }
   std::unordered_map<std::string_view, Pieces> known;
   for (std::string_view rest = normalized; !rest.empty();) {
+    core::check_interrupt();
     const std::string_view word = rest.substr(0, words_apart_ ? marked_word_length(rest) : rest.size());
     rest.remove_prefix(word.size());
     const auto [entry, is_new] = known.try_emplace(word);
@@ -217,6 +219,7 @@ void SentencePiece::encode_unigram(std::string_view text, Pieces& pieces) const 
   std::vector<Node> best(text.size() + 1);
   const double unknown_score = lowest_score_ - kUnknownCost;
   for (size_t at = 0; at < text.size();) {
+    core::check_interrupt();
     const double score = best[at].score;
     const size_t character = character_at(text, at).length;
     const auto reach = [&](size_t end, double candidate, int32_t id) {

@@ -313,8 +313,8 @@ TEST(Eviction, RefusesWhatMakesNoSense) {
         << words;
   };
   refuses(model, {.memory = 1000}, "expected at least 384");
-  refuses(model, {.eviction_tolerance = 0}, "the tolerance is 0");
-  refuses(model, {.eviction_tolerance = 1}, "the tolerance is 1");
+  refuses(model, {.eviction_tolerance = 0}, "eviction_tolerance is 0");
+  refuses(model, {.eviction_tolerance = 1}, "eviction_tolerance is 1");
   for (const Position position : {Position::rotary, Position::sinusoidal, Position::t5, Position::none}) {
     refuses(steep_reader(8, position), {.memory = 1 << 20}, "only alibi can evict keys");
   }

@@ -1,0 +1,176 @@
+"""Checks of arguments against the annotations of a function: an error names the operation, the argument and the value."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import numbers as numbers_of
+import operator
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from ._core import UsageError
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def checked(function: Function) -> Function:
+    """Converts and checks the arguments whose annotations are in _CHECKS, before the function is called.
+
+    Errors name the function, or what an argument `operation` names.
+    """
+    signature = inspect.signature(function)
+    owner = function.__qualname__.split(".")
+    operation = owner[-2] if owner[-1] == "__init__" else owner[-1]
+    checks = {
+        name: _CHECKS[parameter.annotation]
+        for name, parameter in signature.parameters.items()
+        if parameter.annotation in _CHECKS
+    }
+
+    @functools.wraps(function)
+    def call(*args: Any, **given: Any) -> Any:
+        bound = signature.bind(*args, **given)
+        named = bound.arguments.get("operation", operation)
+        for name, value in bound.arguments.items():
+            if name in checks and name != "operation":
+                with naming(named, name, value):
+                    bound.arguments[name] = checks[name](named, name, value)
+        return function(*bound.args, **bound.kwargs)
+
+    return call  # type: ignore[return-value]
+
+
+@contextlib.contextmanager
+def naming(operation: str, name: str, value: Any) -> Iterator[None]:
+    """Names the argument in what the value's own conversion raises."""
+    try:
+        yield
+    except UsageError:
+        raise
+    except TypeError as error:
+        if str(error).startswith(f"[{operation}]"):
+            raise
+        raise TypeError(f"[{operation}] {name} is a {type(value).__name__}: {error}") from error
+    except Exception as error:
+        kind = type(value).__name__
+        raise TypeError(f"[{operation}] {name} is a {kind}, which cannot be converted: {error}") from error
+
+
+def wrong_type(operation: str, name: str, value: Any, expected: str) -> TypeError:
+    kind = type(value).__name__
+    return TypeError(f"[{operation}] {name} is {'an' if kind[:1] in 'aeiou' else 'a'} {kind}, expected {expected}")
+
+
+def integer(operation: str, name: str, value: Any) -> int:
+    try:
+        if isinstance(value, bool) or type(value).__name__ in ("bool", "bool_"):
+            raise TypeError
+        number = operator.index(value)
+    except TypeError:
+        raise wrong_type(operation, name, value, "an integer") from None
+    least, most = (0, 2**64 - 1) if name == "seed" else (-(2**63), 2**63 - 1)
+    if not least <= number <= most:
+        raise UsageError(f"[{operation}] {name} is {number}, expected {least} to {most}")
+    return number
+
+
+def number(operation: str, name: str, value: Any) -> float:
+    try:
+        is_complex = isinstance(value, numbers_of.Complex) and not isinstance(value, numbers_of.Real)
+        if isinstance(value, (bool, str, bytes, bytearray)) or getattr(value, "ndim", 0) or is_complex:
+            raise TypeError
+        return float(value)
+    except (TypeError, ValueError):
+        raise wrong_type(operation, name, value, "a number") from None
+    except OverflowError:
+        raise UsageError(f"[{operation}] {name} is {value}, expected a number of 64 bits") from None
+
+
+def flag(operation: str, name: str, value: Any) -> bool:
+    if isinstance(value, bool) or type(value).__name__ in ("bool", "bool_"):  # of NumPy
+        return bool(value)
+    raise wrong_type(operation, name, value, "True or False")
+
+
+def text(operation: str, name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise wrong_type(operation, name, value, "a str")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(
+            f"[{operation}] {name} has the character U+{ord(value[error.start]):04X} at {error.start}, which is half of a "
+            "surrogate pair, expected text that UTF-8 can express"
+        ) from None
+    return value
+
+
+def texts(operation: str, name: str, value: Any) -> list[str]:
+    """Of a list; a single str is one text."""
+    if isinstance(value, str):
+        return [text(operation, name, value)]
+    if isinstance(value, (bytes, os.PathLike)) or not isinstance(value, Iterable):
+        raise wrong_type(operation, name, value, "texts (a str or a list of str); read a file first")
+    return [text(operation, f"{name}[{i}]", part) for i, part in enumerate(value)]
+
+
+def list_of_texts(operation: str, name: str, value: Any) -> list[str]:
+    if isinstance(value, str):
+        raise wrong_type(operation, name, value, "a list of str")
+    return texts(operation, name, value)
+
+
+def text_or_texts(operation: str, name: str, value: Any) -> str | list[str]:
+    return text(operation, name, value) if isinstance(value, str) else texts(operation, name, value)
+
+
+def path(operation: str, name: str, value: Any) -> str:
+    with naming(operation, name, value):
+        found = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
+    if not isinstance(found, str):
+        raise wrong_type(operation, name, value, "a str or a pathlib.Path")
+    if not found or "\0" in found:
+        raise UsageError(f"[{operation}] {name} is {found!r}, expected the path of a file or folder")
+    return found
+
+
+def function(operation: str, name: str, value: Any) -> Any:
+    if not callable(value):
+        raise wrong_type(operation, name, value, "a function or None")
+    return value
+
+
+def integers(operation: str, name: str, value: Any) -> list[int]:
+    return [integer(operation, f"{name}[{i}]", one) for i, one in enumerate(_items(operation, name, value, "integers"))]
+
+
+def numbers(operation: str, name: str, value: Any) -> list[float]:
+    return [number(operation, f"{name}[{i}]", one) for i, one in enumerate(_items(operation, name, value, "numbers"))]
+
+
+def _items(operation: str, name: str, value: Any, expected: str) -> list[Any]:
+    if isinstance(value, (str, bytes, bytearray)) or not (isinstance(value, Sequence) or getattr(value, "ndim", 0) == 1):
+        raise wrong_type(operation, name, value, f"a list of {expected}")
+    return list(value)
+
+
+def _or_none(check: Callable[[str, str, Any], Any]) -> Callable[[str, str, Any], Any]:
+    return lambda operation, name, value: None if value is None else check(operation, name, value)
+
+
+_CHECKS: dict[Any, Callable[[str, str, Any], Any]] = {
+    "int": integer,
+    "float": number,
+    "bool": flag,
+    "str": text,
+    "str | Sequence[str]": text_or_texts,
+    "Sequence[str]": list_of_texts,
+    "str | os.PathLike[str]": path,
+    "Sequence[int]": integers,
+    "Sequence[float]": numbers,
+}
+_CHECKS.update({f"{name} | None": _or_none(check) for name, check in list(_CHECKS.items())})
+_CHECKS.update({f"{name} | None": _or_none(function) for name in ("OnProgress", "Callable[[str], object]")})
