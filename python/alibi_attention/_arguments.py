@@ -11,6 +11,8 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
+import numpy as np
+
 from ._core import UsageError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -80,7 +82,7 @@ def integer(operation: str, name: str, value: Any) -> int:
 def number(operation: str, name: str, value: Any) -> float:
     try:
         is_complex = isinstance(value, numbers_of.Complex) and not isinstance(value, numbers_of.Real)
-        if isinstance(value, (bool, str, bytes, bytearray)) or getattr(value, "ndim", 0) or is_complex:
+        if isinstance(value, (bool, str, bytes, bytearray)) or getattr(value, "ndim", 0) != 0 or is_complex:
             raise TypeError
         return float(value)
     except (TypeError, ValueError):
@@ -152,9 +154,36 @@ def numbers(operation: str, name: str, value: Any) -> list[float]:
 
 
 def _items(operation: str, name: str, value: Any, expected: str) -> list[Any]:
-    if isinstance(value, (str, bytes, bytearray)) or not (isinstance(value, Sequence) or getattr(value, "ndim", 0) == 1):
+    if isinstance(value, (str, bytes, bytearray)) or not (isinstance(value, Sequence) or int(getattr(value, "ndim", 0)) == 1):
         raise wrong_type(operation, name, value, f"a list of {expected}")
     return list(value)
+
+
+def token_ids(ids: Any, operation: str, name: str = "ids", vocab_size: int = 0) -> np.ndarray[Any, Any]:
+    """int32. vocab_size 0: any integers of 32 bits."""
+    try:
+        if isinstance(ids, (bytes, bytearray)):
+            raise TypeError("bytes are text")
+        found = np.asarray(ids)
+    except Exception as error:  # of NumPy, PyTorch or the object itself
+        of_rows = isinstance(error, ValueError) and isinstance(ids, Sequence)
+        why = "rows of different lengths, expected rows of one length" if of_rows else f"expected integers ({error})"
+        raise UsageError(f"[{operation}] {name} {'have' if of_rows else f'are a {type(ids).__name__},'} {why}") from None
+    if found.size and found.dtype.kind not in "iu":
+        raise UsageError(f"[{operation}] {name} are {found.dtype}, expected integers")
+    if found.size:
+        least, most = (0, vocab_size - 1) if vocab_size else (-(2**31), 2**31 - 1)
+        for value in (int(found.min()), int(found.max())):
+            if not least <= value <= most:
+                raise UsageError(f"[{operation}] {name} contain {value}, expected integers from {least} to {most}")
+    return np.ascontiguousarray(found, np.int32)
+
+
+def token_sequence(ids: Any, operation: str, name: str = "ids", vocab_size: int = 0) -> np.ndarray[Any, Any]:
+    found = token_ids(ids, operation, name, vocab_size)
+    if found.ndim != 1 or not found.size:
+        raise UsageError(f"[{operation}] {name} have shape {found.shape}, expected (length,) with at least one")
+    return found
 
 
 def _or_none(check: Callable[[str, str, Any], Any]) -> Callable[[str, str, Any], Any]:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from . import _core
-from ._arguments import checked, wrong_type
+from ._arguments import checked, token_ids, wrong_type
 from ._core import UsageError
-from ._model import Array, LanguageModel, _ids
+from ._model import Array, LanguageModel
 from ._padding import padding_of, tokens_of
 from ._progress import Progress, show_progress
 
@@ -93,7 +93,7 @@ class EncoderModel:
         attention_mask  of the shape of ids, 1 or True for tokens and 0 for padding before or after the tokens of a row:
                         each row gives what its tokens alone give, and zeros at its padding
         """
-        found = _ids(ids, "hidden", vocab_size=self.config["vocab_size"])
+        found = token_ids(ids, "hidden", vocab_size=self.config["vocab_size"])
         if found.ndim not in (1, 2):
             raise UsageError(f"[hidden] ids have shape {found.shape}, expected (length,) or (batch, length)")
         batch, types, tokens = (
@@ -209,12 +209,12 @@ class EncoderModel:
         spans  (begin, end) of each, indices of tokens; end is not included. tokenize(text) shows the tokens of a str.
                Spans may overlap.
         """
-        ids = self.tokenize(text) if isinstance(text, str) else _ids(text, "embed_spans", "text", self.config["vocab_size"])
+        ids = self.tokenize(text) if isinstance(text, str) else token_ids(text, "embed_spans", "text", self.config["vocab_size"])
         if ids.ndim != 1:
             raise UsageError(f"[embed_spans] text has shape {ids.shape}, expected (length,)")
         if isinstance(spans, str) or not isinstance(spans, Iterable):
             raise wrong_type("embed_spans", "spans", spans, "a list of (begin, end)")
-        places = _ids(list(spans), "embed_spans", "spans")
+        places = token_ids(list(spans), "embed_spans", "spans")
         if places.size and (places.ndim != 2 or places.shape[1] != 2):
             raise UsageError(f"[embed_spans] spans have shape {places.shape}, expected (spans, 2), begin and end of each")
         vectors: Array = self._core.embed_spans(ids, places.tolist(), pooling, normalize)
@@ -239,7 +239,7 @@ def _padded(
     ids: Array, token_type_ids: Any, attention_mask: Any, operation: str, name: str = "ids"
 ) -> tuple[Array, Array | None, Array]:
     """(ids, types or None, True where a token is), all of the shape of ids."""
-    types = None if token_type_ids is None else _ids(token_type_ids, operation, "token_type_ids")
+    types = None if token_type_ids is None else token_ids(token_type_ids, operation, "token_type_ids")
     if types is not None and types.shape != ids.shape:
         raise UsageError(f"[{operation}] token_type_ids have shape {types.shape}, expected that of {name}, {ids.shape}")
     if attention_mask is None:
@@ -257,7 +257,7 @@ def _packed(
     """The ids of all rows one after the other, their types or None, and the number of ids of each row."""
     if attention_mask is not None:
         ids, types, tokens = _padded(
-            _ids(rows, operation, "rows", vocab_size), token_type_ids, attention_mask, operation, "rows"
+            token_ids(rows, operation, "rows", vocab_size), token_type_ids, attention_mask, operation, "rows"
         )
         if ids.ndim != 2:
             raise UsageError(f"[{operation}] rows have shape {ids.shape}, expected (rows, length) with an attention_mask")
@@ -281,8 +281,8 @@ def _sequences(rows: Any, operation: str, name: str, vocab_size: int = 0) -> lis
         raise UsageError(f"[{operation}] {name} are a {type(rows).__name__}, expected a list of sequences of integers")
     found = []
     for i, row in enumerate(rows):
-        found.append(_ids(row, operation, f"{name}[{i}]", vocab_size))
-        if np.ndim(row) != 1:  # _ids() makes a sequence of a number
+        found.append(token_ids(row, operation, f"{name}[{i}]", vocab_size))
+        if np.ndim(row) != 1:  # token_ids() makes a sequence of a number
             raise UsageError(
                 f"[{operation}] {name} have a row of shape {np.shape(row)}, expected a list of sequences of integers; one "
                 f"sequence is [{name}]"

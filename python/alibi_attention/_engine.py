@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import _core
-from ._arguments import checked, wrong_type
-from ._model import Array, LanguageModel, _flat, generation_options
+from ._arguments import checked, token_sequence, wrong_type
+from ._model import Array, LanguageModel, generation_options
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ class Engine:
             "submit", max_tokens=max_tokens, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p,
             repetition_penalty=repetition_penalty, seed=seed, stop=stop, stop_at_end_of_text=stop_at_end_of_text,
         )  # fmt: skip
-        ids = _flat(prompt, "submit", "prompt", self._vocab_size)
+        ids = token_sequence(prompt, "submit", "prompt", self._vocab_size)
         return EngineRequest(self._core.submit(ids, samples, logprobs, prompt_logprobs, options))
 
     def close(self) -> None:

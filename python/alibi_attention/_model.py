@@ -11,7 +11,7 @@ from typing import Any, Union
 import numpy as np
 
 from . import _core
-from ._arguments import checked, integer, naming, wrong_type
+from ._arguments import checked, integer, naming, token_ids, token_sequence, wrong_type
 from ._core import UsageError
 from ._options import renamed
 from ._padding import padding_of, tokens_of
@@ -207,7 +207,7 @@ class LanguageModel:
 
     def decode(self, ids: Any) -> str:
         """The text of token ids; bytes that are not UTF-8 are replaced by U+FFFD."""
-        text: str = self._core.decode(_ids(ids, "decode"))
+        text: str = self._core.decode(token_ids(ids, "decode"))
         return text
 
     def hidden(self, ids: Any, key_padding_mask: Any = None) -> Array:
@@ -236,12 +236,12 @@ class LanguageModel:
     @checked
     def generate_ids(self, ids: Any, max_tokens: int = 256, temperature: float = 1.0, *, seed: int = 0) -> Array:
         """Ids after those of a prompt, int32: for models without a tokenizer. Nothing ends them but max_tokens."""
-        prompt = _flat(ids, "generate_ids", vocab_size=self._config["vocab_size"])
+        prompt = token_sequence(ids, "generate_ids", vocab_size=self._config["vocab_size"])
         made: Array = self._core.generate_ids(prompt[None], max_tokens, temperature, seed)
         return made
 
     def _model_ids(self, ids: Any, operation: str) -> Array:
-        found = _ids(ids, operation, vocab_size=self._config["vocab_size"])
+        found = token_ids(ids, operation, vocab_size=self._config["vocab_size"])
         if found.ndim not in (1, 2) or not found.size:
             raise UsageError(
                 f"[{operation}] ids have shape {found.shape}, expected (length,) or (batch, length) with at least one"
@@ -341,7 +341,7 @@ class LanguageModel:
         """
         if isinstance(texts, str) or not isinstance(texts, Iterable):
             raise wrong_type("loglikelihoods", "texts", texts, "a list of sequences of token ids")
-        read = [_flat(ids, "loglikelihoods", f"texts[{i}]", self._config["vocab_size"]) for i, ids in enumerate(texts)]
+        read = [token_sequence(ids, "loglikelihoods", f"texts[{i}]", self._config["vocab_size"]) for i, ids in enumerate(texts)]
         if len(read) != len(targets):
             raise UsageError(f"[loglikelihoods] {len(targets)} targets were given for {len(read)} texts, expected one for each")
         if not read:
@@ -361,7 +361,7 @@ class LanguageModel:
         )
         if former:
             raise TypeError(f"[score] there is no argument {next(iter(former))!r}")
-        ids = self.encode(text) if isinstance(text, str) else _ids(text, "score", "text", self._config["vocab_size"])
+        ids = self.encode(text) if isinstance(text, str) else token_ids(text, "score", "text", self._config["vocab_size"])
         if ids.ndim != 1:
             raise UsageError(f"[score] text has shape {ids.shape}, expected (tokens,)")
         return Scores(ids, self._core.score(ids, context_length), self._core.pieces(ids))
@@ -384,7 +384,7 @@ class LanguageModel:
         field   .jsonl: the field that holds the text
         """
         if isinstance(text, np.ndarray):
-            ids, size = _flat(text, "evaluate", "text", self._config["vocab_size"]), float("nan")
+            ids, size = token_sequence(text, "evaluate", "text", self._config["vocab_size"]), float("nan")
         else:
             with paths_of("evaluate", text) as (paths,):
                 ids, size = self._core.read(paths, field)
@@ -403,30 +403,3 @@ class LanguageModel:
             f"heads={config['heads']}, vocab_size={config['vocab_size']}, train_length={config['train_length']}, "
             f"parameters={config['parameters']})"
         )
-
-
-def _ids(ids: Any, operation: str, name: str = "ids", vocab_size: int = 0) -> Array:
-    """int32. vocab_size 0: any integers of 32 bits."""
-    try:
-        if isinstance(ids, (bytes, bytearray)):
-            raise TypeError("bytes are text")
-        found = np.asarray(ids)
-    except Exception as error:  # of NumPy, PyTorch or the object itself
-        of_rows = isinstance(error, ValueError) and isinstance(ids, Sequence)
-        why = "rows of different lengths, expected rows of one length" if of_rows else f"expected integers ({error})"
-        raise UsageError(f"[{operation}] {name} {'have' if of_rows else f'are a {type(ids).__name__},'} {why}") from None
-    if found.size and found.dtype.kind not in "iu":
-        raise UsageError(f"[{operation}] {name} are {found.dtype}, expected integers")
-    if found.size:
-        least, most = (0, vocab_size - 1) if vocab_size else (-(2**31), 2**31 - 1)
-        for value in (int(found.min()), int(found.max())):
-            if not least <= value <= most:
-                raise UsageError(f"[{operation}] {name} contain {value}, expected integers from {least} to {most}")
-    return np.ascontiguousarray(found, np.int32)
-
-
-def _flat(ids: Any, operation: str, name: str = "ids", vocab_size: int = 0) -> Array:
-    found = _ids(ids, operation, name, vocab_size)
-    if found.ndim != 1 or not found.size:
-        raise UsageError(f"[{operation}] {name} have shape {found.shape}, expected (length,) with at least one")
-    return found

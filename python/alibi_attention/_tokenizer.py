@@ -6,9 +6,9 @@ import os
 from typing import Any
 
 from . import _core
-from ._arguments import checked
+from ._arguments import checked, token_ids
 from ._core import UsageError
-from ._model import _ids, need_models
+from ._model import need_models
 
 
 class Tokenizer:
@@ -76,7 +76,7 @@ class Tokenizer:
     @checked
     def decode(self, ids: Any, skip_special_tokens: bool = True) -> str:
         """The text of token ids; bytes that are not UTF-8 are replaced by U+FFFD."""
-        found = _ids(ids, "decode")
+        found = token_ids(ids, "decode")
         text: str = self._core.decode(found, skip_special_tokens) if found.size else ""
         return text
 

@@ -311,7 +311,8 @@ def patch(model: Any, *, tolerance: float = 0.0) -> Any:
     version = transformers.__version__
     if tuple(int(part) for part in version.split(".")[:2]) < _OLDEST:
         raise UsageError(f"[transformers] version {version} found, expected {_OLDEST[0]}.{_OLDEST[1]} or newer")
-    if not isinstance(model, torch.nn.Module):
+    is_module = isinstance(model, torch.nn.Module)
+    if not is_module:
         raise UsageError(f"[transformers] model is a {type(model).__name__}, expected a model of transformers")
     if getattr(model, "_alibi_patched", None) is not None:
         raise UsageError("[transformers] the model is patched already; unpatch(model) first")
