@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from . import _core
-from ._arguments import checked, token_ids, wrong_type
+from ._arguments import checked, naming, token_ids, wrong_type
 from ._core import UsageError
 from ._model import Array, LanguageModel
 from ._padding import padding_of, tokens_of
@@ -280,6 +280,8 @@ def _sequences(rows: Any, operation: str, name: str, vocab_size: int = 0) -> lis
     if isinstance(rows, str) or not isinstance(rows, Iterable):
         raise UsageError(f"[{operation}] {name} are a {type(rows).__name__}, expected a list of sequences of integers")
     found = []
+    with naming(operation, name, rows):
+        rows = list(rows)
     for i, row in enumerate(rows):
         found.append(token_ids(row, operation, f"{name}[{i}]", vocab_size))
         if np.ndim(row) != 1:  # token_ids() makes a sequence of a number

@@ -41,7 +41,8 @@ void end_computations() {
   exiting_thread = std::this_thread::get_id();
   exiting = true;
   // What the frames of daemon threads hold is never released, and that is no leak of this module.
-  if (computing > 0) nb::set_leak_warnings(false);
+  const nb::object count = nb::module_::import_("threading").attr("active_count")();
+  if (nb::cast<int>(count) > 1) nb::set_leak_warnings(false);
   const WithoutLock others_end;
   const auto end = std::chrono::steady_clock::now() + most;
   while (computing > 1 && std::chrono::steady_clock::now() < end) {  // one is this thread

@@ -14,9 +14,9 @@ namespace alibi {
 namespace {
 
 void check_pooling(const LanguageModel& model, Pooling pooling) {
-  check_usage(!model.config().transformer.attention.causal || pooling != Pooling::first,
-              "[embed] a decoder cannot pool the first token, which sees nothing of the text; pool the mean or the "
-              "last token");
+  check_usage(
+      !model.config().transformer.attention.causal || pooling != Pooling::first,
+      "[embed] pooling is first, but the first token of a decoder sees nothing of the text; expected mean or last");
 }
 
 /// The vector of some tokens of a text, whose states come in parts.

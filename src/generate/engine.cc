@@ -115,9 +115,10 @@ void Engine::State::check_request(const EngineRequest& request) const {
   check_usage(request.samples >= 1 && request.samples <= options.slots,
               "[engine] {} samples were requested, expected 1 to {}, the number of slots", request.samples,
               options.slots);
-  for (const std::optional<int64_t>& count : {request.logprobs, request.prompt_logprobs}) {
-    check_usage(!count || (*count >= 0 && *count <= vocab),
-                "[engine] {} log-probabilities of a token, expected 0 to {}", count.value_or(0), vocab);
+  for (const auto& [name, count] :
+       {std::pair{"logprobs", request.logprobs}, std::pair{"prompt_logprobs", request.prompt_logprobs}}) {
+    check_usage(!count || (*count >= 0 && *count <= vocab), "[engine] {} is {}, expected 0 to {}", name,
+                count.value_or(0), vocab);
   }
   check_usage(request.options.stop.empty() || model.has_tokenizer(),
               "[engine] stop strings need a tokenizer, which the model does not have");
