@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -12,24 +13,47 @@
 #include "alibi/language_model.h"
 #include "commands.h"
 #include "common.h"
+#include "core/files.h"
+#include "output.h"
 
 namespace alibi::cli {
 namespace {
 
 struct ConvertCommand : CommonOptions {
-  std::string model, out, to = "hf", type = "f16";
+  std::string model, out, to, type = "f16";
+
+  /// The format, which the name of the output says if no option does.
+  std::string format() const {
+    if (!to.empty()) return to;
+    return std::filesystem::path(out).extension() == ".gguf" ? "gguf" : "hf";
+  }
 };
+
+/// Returns the tensors that have another type than the one requested.
+std::vector<model::OtherType> convert(const ConvertCommand& options, const std::string& format) {
+  const bool is_gguf = core::path_exists(options.model) && !core::is_folder(options.model);
+  if (format == "gguf" && is_gguf) return model::rewrite_gguf(options.model, options.out, options.type);
+  const LanguageModel model = LanguageModel::load(options.model);
+  if (format == "gguf") return model::write_gguf(model, options.out, options.type);
+  format == "hf" ? model::write_for_transformers(model, options.out) : model::write_own(model, options.out);
+  return {};
+}
 
 void run_convert(ConvertCommand& options) {
   options.apply();
-  const LanguageModel model = LanguageModel::load(options.model);
-  if (options.to == "hf") {
-    model::write_for_transformers(model, options.out);
-  } else {
-    model::write_gguf(model, options.out, options.type);
+  const std::string format = options.format();
+  const std::vector<model::OtherType> others = convert(options, format);
+  nlohmann::ordered_json types = nlohmann::ordered_json::object();
+  for (const model::OtherType& other : others) types[other.tensor] = other.type;
+  if (!others.empty()) {
+    report_warning(
+        fmt::format("{} matrices, such as {}, are {} and not {}, because their rows do not fill blocks of {} numbers",
+                    others.size(), others.front().tensor, others.front().type, options.type, int64_t{q8_block::size}));
   }
   say("{}\n", options.out);
-  options.write_json(nlohmann::ordered_json{{"model", options.model}, {"out", options.out}, {"format", options.to}});
+  nlohmann::ordered_json json = {{"model", options.model}, {"out", options.out}, {"format", format}};
+  if (format == "gguf") json.update({{"type", options.type}, {"other_types", types}});
+  options.write_json(json);
 }
 
 /// Returns what is wrong with a word that is not one of `choices`, or "".
@@ -45,9 +69,11 @@ void add_convert(CLI::App& app) {
   auto options = std::make_shared<ConvertCommand>();
   Command command(app, "convert", "Write a model in the format of another program");
   command.model(options->model);
-  command.text("OUT", options->out, "", "Folder (hf) or file (gguf) to write", true);
-  const std::vector<std::string> formats = {"hf", "gguf"}, types = {"f32", "f16", "bf16", "q8_0"};
-  command.value("--to", "FORMAT", "hf: a folder that transformers opens; gguf: a file for llama.cpp [hf]",
+  command.text("OUT", options->out, "", "Folder (hf, alibi) or file (gguf) to write", true);
+  const std::vector<std::string> formats = {"hf", "gguf", "alibi"}, types = {"f32", "f16", "bf16", "q8_0"};
+  command.value("--to", "FORMAT",
+                "hf: a folder that transformers opens; gguf: a file for llama.cpp; alibi: a folder in alibi's own "
+                "layout [gguf if OUT ends in .gguf, else hf]",
                 [options, formats](const std::string& word) { return take_one_of(formats, word, options->to); });
   command.choices("--to", formats);
   command.value("--type", "TYPE", "Type of the weights in a GGUF file: f32, f16, bf16 or q8_0 [f16]",
@@ -56,7 +82,8 @@ void add_convert(CLI::App& app) {
   options->add_to(command);
   command.examples(
       "  alibi convert model/ for-transformers/ --to hf\n"
-      "  alibi convert model/ model.gguf --to gguf --type q8_0");
+      "  alibi convert model/ model.gguf --type q8_0\n"
+      "  alibi convert bloom-f16.gguf bloom-q8_0.gguf --type q8_0");
   command.runs([options] { run_convert(*options); });
 }
 

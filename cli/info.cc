@@ -117,6 +117,7 @@ void run_info(InfoCommand& options) {
   if (files.is_own) json["opened_as"] = files.opened_as.empty() ? "alibi" : files.opened_as;
   if (!files.differences.empty()) json["differences"] = files.differences;
   if (!files.notes.empty()) json["notes"] = files.notes;
+  if (!files.warnings.empty()) json["warnings"] = files.warnings;
   json.update(describe(files));
   std::vector<std::string> weights;
   int64_t all_bytes = 0;

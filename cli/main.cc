@@ -18,8 +18,10 @@
 
 #include "alibi/error.h"
 #include "alibi/version.h"
+#include "alibi/warning.h"
 #include "command.h"
 #include "commands.h"
+#include "core/memory_reserve.h"
 #include "edit_distance.h"
 #include "outline.h"
 #include "output.h"
@@ -112,6 +114,8 @@ struct HelpFormatter : CLI::Formatter {
 
 int run(int argc, char** argv) {
   typed = "alibi";
+  core::keep_memory_reserve();
+  set_warning_handler(report_warning);
   for (int i = 1; i < argc; ++i) typed += ' ' + shell_quoted(argv[i]);
 
   CLI::App app("Transformers trained on short sequences and run at any length.", "alibi");

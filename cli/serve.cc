@@ -80,15 +80,22 @@ void run_serve(ServeCommand options) {
   options.server.api.api_key = api_key_of(options);
   options.server.logs_requests = !options.quiet;
   serve::Api::Models models;
+  bool has_encoder = false;
   for (size_t i = 0; i < options.models.size(); ++i) {
     const std::string& path = options.models[i];
     LanguageModel model = LanguageModel::load(path);
     options.use.apply(model);
+    has_encoder |= !model.config().transformer.attention.causal;
     serve::ServedModelOptions of_model = options.model;
     of_model.chat_template = options.chat_template.empty() ? template_of(path) : options.chat_template;
     models.push_back(std::make_unique<serve::ServedModel>(
         i < options.names.size() ? options.names[i] : name_of_model(path), std::move(model), of_model));
   }
+  check_usage(
+      has_encoder || options.model.pooling != Pooling::first,
+      "[--pooling] found 'first', but {} no encoder: in a decoder the first token sees nothing of the text; take "
+      "mean or last",
+      models.size() == 1 ? "the model is" : "the models are");
   const bool is_open = options.server.api.api_key.empty();
   serve::network::run_server(std::move(models), options.server, [&](const std::string& url) {
     if (is_open && options.server.host != "127.0.0.1" && options.server.host != "::1" &&

@@ -35,3 +35,4 @@
 #include "alibi/training_data.h"
 #include "alibi/transformer.h"
 #include "alibi/version.h"
+#include "alibi/warning.h"

@@ -3,12 +3,15 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "alibi/attention.h"
 #include "alibi/error.h"
 #include "alibi/runtime.h"
 #include "alibi/version.h"
+#include "alibi/warning.h"
 #include "arguments.h"
 #include "arrays.h"
 #include "bindings.h"
@@ -87,6 +90,10 @@ NB_MODULE(_core, m) {
   alibi::python::bind_positions(m);
   alibi::python::bind_cache(m);
 #ifdef ALIBI_PYTHON_MODELS
+  alibi::set_warning_handler([](std::string_view warning) {
+    const nb::gil_scoped_acquire python;
+    if (PyErr_WarnEx(PyExc_UserWarning, std::string(warning).c_str(), 1) != 0) throw nb::python_error();
+  });
   m.attr("has_models") = true;
   alibi::python::bind_model(m);
   alibi::python::bind_loglikelihood(m);

@@ -52,6 +52,9 @@ int relative_position_bucket(int64_t distance, bool causal, int num_buckets, int
 namespace kernels {
 namespace {
 
+/// Kernels compute with slope x log2(e), which must be finite: infinity times a distance of 0 is NaN.
+constexpr float most_slope = 0x1p126f;
+
 void check_slopes(const char* operation, const char* name, const std::vector<float>& slopes, int64_t sequences,
                   int64_t heads) {
   const auto size = static_cast<int64_t>(slopes.size());
@@ -59,7 +62,9 @@ void check_slopes(const char* operation, const char* name, const std::vector<flo
               "[{}] {} has {} values, expected {} (heads) or {} (heads of each batch entry or packed sequence)",
               operation, name, size, heads, sequences * heads);
   for (size_t i = 0; i < slopes.size(); ++i) {
-    check_usage(slopes[i] >= 0, "[{}] {}[{}] is {}, expected >= 0", operation, name, i, slopes[i]);
+    check_usage(slopes[i] >= 0 && (slopes[i] <= most_slope || std::isinf(slopes[i])),
+                "[{}] {}[{}] is {}, expected 0 to 2^126, or infinity, which hides the keys of that direction",
+                operation, name, i, slopes[i]);
   }
 }
 

@@ -25,11 +25,14 @@ std::optional<Isa> read_limit() {
     known += std::string(known.empty() ? "" : candidate == isas.back() ? " or " : ", ") + name_of(candidate);
     if (std::string(name_of(candidate)) != name) continue;
     static const Isa offered = core::processor::detect();
-    check_usage(candidate <= offered, "[isa] ALIBI_ISA is {}, expected at most {}, which is what this CPU supports",
+    check_usage(candidate <= offered,
+                "[isa] the environment variable ALIBI_ISA is {}, expected at most {}, which is what this CPU supports; "
+                "unset it to use that",
                 name, name_of(offered));
     return candidate;
   }
-  fail_usage("[isa] ALIBI_ISA is '{}', expected {}", name, known);
+  fail_usage("[isa] the environment variable ALIBI_ISA is '{}', expected {}; unset it to use the best of this CPU",
+             name, known);
 }
 
 std::atomic<int> chosen_isa{-1};

@@ -18,7 +18,8 @@ inline void check_finite(const char* operation, float value, const char* what, i
     return;
   throw NotFiniteError(
       fmt::format("[{}] the {} {} is {}, expected a finite number: the model overflows because its weights are too "
-                  "large",
+                  "large, or because a cache of type q8_0 holds only keys and values below 8.32 million (--cache-type "
+                  "bf16 holds them)",
                   operation, what, index, value));
 }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <tuple>
 #include <utility>
 
 #include "core/check.h"
@@ -16,8 +15,12 @@ static_assert(std::endian::native == std::endian::little, "GGUF files are little
 
 constexpr std::string_view kMagic = "GGUF";
 constexpr uint64_t kLongestName = 4096;
-constexpr int64_t kDefaultAlignment = 32;
+constexpr size_t kDefaultAlignment = 32, kMostAlignment = size_t{1} << 20;
 constexpr uint32_t kMostGgufAxes = 4;
+
+// Keys of a file in parts, as llama.cpp's llama-gguf-split writes them.
+constexpr const char *kPartKey = "split.no", *kPartsKey = "split.count", *kTensorsKey = "split.tensors.count";
+constexpr int64_t kMostParts = 65535;
 
 enum ValueType : uint32_t { u8, i8, u16, i16, u32, i32, f32, boolean, string, array, u64, i64, f64 };
 
@@ -62,9 +65,9 @@ class Reader {
   size_t at_ = 0;
 };
 
-Json read_value(Reader& in, uint32_t type, const std::string& key);
+void read_value(Reader& in, uint32_t type, const std::string& key, Json& value);
 
-Json read_array(Reader& in, const std::string& key) {
+void read_array(Reader& in, const std::string& key, Json& list) {
   const auto type = in.number<uint32_t>(key);
   const auto count = in.number<uint64_t>(key);
   const size_t least = type == string ? sizeof(uint64_t) : size_of_value(type);
@@ -72,40 +75,53 @@ Json read_array(Reader& in, const std::string& key) {
         key, type);
   check(count <= in.left() / least, "[gguf] {}: {} is a list of {} values, more than the file has bytes for",
         in.source(), key, count);
-  Json::array_t values;
+  list = Json::array();
+  auto& values = list.get_ref<Json::array_t&>();
   values.reserve(count);
-  for (uint64_t i = 0; i < count; ++i) values.push_back(read_value(in, type, key));
-  return values;
+  for (uint64_t i = 0; i < count; ++i) read_value(in, type, key, values.emplace_back());
 }
 
-Json read_value(Reader& in, uint32_t type, const std::string& key) {
+/// Fills a value in its place, because freeing a list needs memory (SharedJson).
+void read_value(Reader& in, uint32_t type, const std::string& key, Json& value) {
   switch (type) {
     case u8:
-      return in.number<uint8_t>(key);
+      value = in.number<uint8_t>(key);
+      return;
     case i8:
-      return in.number<int8_t>(key);
+      value = in.number<int8_t>(key);
+      return;
     case u16:
-      return in.number<uint16_t>(key);
+      value = in.number<uint16_t>(key);
+      return;
     case i16:
-      return in.number<int16_t>(key);
+      value = in.number<int16_t>(key);
+      return;
     case u32:
-      return in.number<uint32_t>(key);
+      value = in.number<uint32_t>(key);
+      return;
     case i32:
-      return in.number<int32_t>(key);
+      value = in.number<int32_t>(key);
+      return;
     case f32:
-      return in.number<float>(key);
+      value = in.number<float>(key);
+      return;
     case boolean:
-      return in.number<uint8_t>(key) != 0;
+      value = in.number<uint8_t>(key) != 0;
+      return;
     case string:
-      return in.text(key);
+      value = in.text(key);
+      return;
     case array:
-      return read_array(in, key);
+      return read_array(in, key, value);
     case u64:
-      return in.number<uint64_t>(key);
+      value = in.number<uint64_t>(key);
+      return;
     case i64:
-      return in.number<int64_t>(key);
+      value = in.number<int64_t>(key);
+      return;
     case f64:
-      return in.number<double>(key);
+      value = in.number<double>(key);
+      return;
     default:
       fail("[gguf] {}: {} is a value of type {}, which the format does not have", in.source(), key, type);
   }
@@ -146,13 +162,58 @@ TensorInfo read_tensor(Reader& in) {
   return info;
 }
 
-int64_t alignment_of(const Json& metadata, std::string_view source) {
-  const auto found = metadata.find("general.alignment");
+/// As llama.cpp has it: a power of two, of type u32.
+size_t alignment_of(const GgufHeader& header, std::string_view source) {
+  constexpr std::string_view key = "general.alignment";
+  const Json& metadata = *header.metadata;
+  const auto found = metadata.find(key);
   if (found == metadata.end()) return kDefaultAlignment;
-  const int64_t alignment = found->is_number_unsigned() && *found <= uint64_t{1} << 20 ? found->get<int64_t>() : 0;
-  check(alignment > 0 && alignment % 8 == 0, "[gguf] {}: general.alignment is {}, expected a multiple of 8 to 2^20",
-        source, found->dump(-1, ' ', false, Json::error_handler_t::replace));
+  const auto stored =
+      std::find_if(header.keys.begin(), header.keys.end(), [&](const auto& k) { return k.name == key; });
+  const bool is_u32 = static_cast<uint32_t>(stored->bytes[0]) == u32;
+  const uint64_t alignment = is_u32 ? found->get<uint64_t>() : 0;
+  check(std::has_single_bit(alignment) && alignment <= kMostAlignment,
+        "[gguf] {}: {} is {}, expected a power of two up to {}, of type u32", source, key,
+        found->dump(-1, ' ', false, Json::error_handler_t::replace), kMostAlignment);
   return alignment;
+}
+
+/// Where the bytes of each tensor are. They follow one another in the order of the header, each at the next multiple of
+/// the alignment, and fill the file: other places mean that a type or a shape in the header is wrong.
+void place_tensors(size_t header_end, std::span<const std::byte> file, std::string_view source, GgufHeader& header) {
+  if (header.tensors.empty()) return;
+  const size_t alignment = alignment_of(header, source);
+  const auto aligned = [&](size_t at) { return (at + alignment - 1) / alignment * alignment; };
+  const size_t data = aligned(header_end);
+  size_t expected = 0;
+  for (TensorInfo& info : header.tensors) {
+    check(info.begin == expected,
+          "[gguf] {}: \"{}\" begins at byte {} of the data, expected {}, where the tensor before it ends: a tensor has "
+          "another type or shape than the header says",
+          source, info.name, info.begin, expected);
+    expected = aligned(info.end);
+    info.begin += data;
+    info.end += data;
+    check(info.end <= file.size(), "[gguf] {}: \"{}\" ends at byte {}, but the file has {}: the file is truncated",
+          source, info.name, info.end, file.size());
+  }
+  check(
+      file.size() <= data + expected,
+      "[gguf] {}: the last tensor, \"{}\", ends at byte {}, but the file has {}: it has another type or shape than the "
+      "header says, or the file is damaged",
+      source, header.tensors.back().name, header.tensors.back().end, file.size());
+}
+
+/// "m-00001-of-00003.gguf" -> "m"; empty if the name of a part of a split file is not of that form.
+std::string name_before_parts(const std::string& name) {
+  constexpr std::string_view form = "-00000-of-00000.gguf";
+  if (name.size() <= form.size()) return {};
+  const std::string_view end = std::string_view(name).substr(name.size() - form.size());
+  for (size_t i = 0; i < form.size(); ++i) {
+    const bool is_digit = end[i] >= '0' && end[i] <= '9';
+    if (form[i] == '0' ? !is_digit : end[i] != form[i]) return {};
+  }
+  return name.substr(0, name.size() - form.size());
 }
 
 }  // namespace
@@ -167,38 +228,61 @@ GgufHeader parse_gguf_header(std::span<const std::byte> file, std::string_view s
   const auto tensors = in.number<uint64_t>("the number of tensors");
   const auto keys = in.number<uint64_t>("the number of keys");
   GgufHeader header;
+  header.metadata = std::const_pointer_cast<Json>(parse_json("{}", source));  // filled in place (SharedJson)
   for (uint64_t i = 0; i < keys; ++i) {
-    const std::string key = in.text("a key", kLongestName);
-    check(!header.metadata.contains(key), "[gguf] {}: the key {} occurs twice", source, key);
-    header.metadata[key] = read_value(in, in.number<uint32_t>(key), key);
+    std::string key = in.text("a key", kLongestName);
+    check(!header.metadata->contains(key), "[gguf] {}: the key {} occurs twice", source, key);
+    const size_t begin = in.at();
+    read_value(in, in.number<uint32_t>(key), key, (*header.metadata)[key]);
+    header.keys.push_back({std::move(key), file.subspan(begin, in.at() - begin)});
   }
   for (uint64_t i = 0; i < tensors; ++i) header.tensors.push_back(read_tensor(in));
-  const auto alignment = static_cast<size_t>(alignment_of(header.metadata, source));
-  const size_t data = (in.at() + alignment - 1) / alignment * alignment;
-  for (TensorInfo& info : header.tensors) {
-    check(info.begin % alignment == 0, "[gguf] {}: \"{}\" begins at {}, expected a multiple of {}", source, info.name,
-          info.begin, alignment);
-    info.begin += data;
-    info.end += data;
-    check(info.end <= file.size(), "[gguf] {}: \"{}\" ends at byte {}, but the file has {}: the file is truncated",
-          source, info.name, info.end, file.size());
-  }
-  std::sort(header.tensors.begin(), header.tensors.end(), [](const TensorInfo& a, const TensorInfo& b) {
-    return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
-  });
-  for (size_t i = 1; i < header.tensors.size(); ++i) {
-    check(header.tensors[i - 1].end <= header.tensors[i].begin, "[gguf] {}: \"{}\" and \"{}\" overlap", source,
-          header.tensors[i - 1].name, header.tensors[i].name);
-  }
+  place_tensors(in.at(), file, source, header);
   return header;
 }
 
 Gguf::Gguf(const std::filesystem::path& path) : WeightSource("gguf"), metadata_(Json::object(), path.string() + ": ") {
+  GgufHeader header = add_part(path);
+  const std::string where = path.string() + ": ";
+  const JsonObject given(header.metadata, where);
+  const int64_t parts = given.get_int_or(kPartsKey, 1, 0, kMostParts);
+  if (parts <= 1) {
+    metadata_ = given;
+    keys_ = std::move(header.keys);
+    return;
+  }
+  const std::string name = name_before_parts(path.filename().string());
+  const auto path_of = [&](int64_t part) {
+    return path.parent_path() / fmt::format("{}-{:05}-of-{:05}.gguf", name, part + 1, parts);
+  };
+  const int64_t own = given.get_int(kPartKey, 0, parts - 1);
+  check(!name.empty() && path_of(own) == path, "[gguf] {} is part {} of {}, expected a name like {}", path.string(),
+        own + 1, parts, path_of(own).filename().string());
+  for (int64_t part = 0; part < parts; ++part) {
+    const std::filesystem::path file = path_of(part);
+    check(core::path_exists(file), "[gguf] {}: the file is missing; it is part {} of {} of the model", file.string(),
+          part + 1, parts);
+    GgufHeader of_part = part == own ? header : add_part(file);
+    const JsonObject metadata(of_part.metadata, file.string() + ": ");
+    const bool is_part = metadata.get_int_or(kPartKey, -1, 0, kMostParts) == part &&
+                         metadata.get_int_or(kPartsKey, -1, 0, kMostParts) == parts;
+    check(is_part, "[gguf] {}: {} and {} say something else than the name, which is that of part {} of {}",
+          file.string(), kPartKey, kPartsKey, part + 1, parts);
+    if (part > 0) continue;
+    metadata_ = metadata;  // the other parts say only which parts they are
+    keys_ = std::move(of_part.keys);
+  }
+  const int64_t expected = metadata_.get_int_or(kTensorsKey, std::ssize(tensors()), 0, INT32_MAX);
+  check(std::ssize(tensors()) == expected, "[gguf] {}: the {} parts have {} tensors, expected {}", path.string(), parts,
+        tensors().size(), expected);
+}
+
+GgufHeader Gguf::add_part(const std::filesystem::path& path) {
   core::MappedFile file(path);
   GgufHeader header = parse_gguf_header(file.bytes(), path.string());
   core::check_mapped(file.bytes().data());
-  metadata_ = JsonObject(std::move(header.metadata), path.string() + ": ");
-  add_file(std::move(file), path.string(), std::move(header.tensors));
+  add_file(std::move(file), path.string(), header.tensors);
+  return header;
 }
 
 }  // namespace alibi::formats

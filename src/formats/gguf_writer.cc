@@ -4,11 +4,11 @@
 #include <cmath>
 #include <cstring>
 #include <span>
+#include <utility>
 
 #include "core/check.h"
 #include "core/files.h"
 #include "core/float16.h"
-#include "formats/weight_types.h"
 
 namespace alibi::formats {
 namespace {
@@ -32,16 +32,17 @@ void append_text(std::string& to, std::string_view text) {
 
 }  // namespace
 
-std::string encoded(std::span<const float> values, std::string_view type) {
+std::string encoded(std::span<const float> values, const WeightType& type) {
   std::string bytes;
-  if (type == "F32") {
+  if (type.name == "F32") {
     bytes.assign(reinterpret_cast<const char*>(values.data()), values.size_bytes());
-  } else if (type == "F16") {
+  } else if (type.name == "F16") {
     for (const float value : values) append_number(bytes, core::float_to_float16(value));
-  } else if (type == "BF16") {
+  } else if (type.name == "BF16") {
     for (const float value : values) append_number(bytes, bfloat16(value).bits);
   } else {
-    check(type == "Q8_0", "[gguf] weights of type {} cannot be written, expected F32, F16, BF16 or Q8_0", type);
+    check(type.name == "Q8_0", "[gguf] weights of type {} cannot be written, expected F32, F16, BF16 or Q8_0",
+          type.name);
     for (size_t i = 0; i < values.size(); i += 32) append_number(bytes, quantized(&values[i]));
   }
   return bytes;
@@ -92,16 +93,38 @@ void GgufWriter::bytes(std::string_view name, std::string_view values) {
   append_text(keys_, values);
 }
 
-void GgufWriter::tensor(const std::string& name, const Tensor& tensor, std::string_view type) {
+void GgufWriter::raw(std::string_view name, std::span<const std::byte> type_and_value) {
+  append_text(keys_, name);
+  keys_.append(reinterpret_cast<const char*>(type_and_value.data()), type_and_value.size());
+  ++number_of_keys_;
+}
+
+void GgufWriter::add(const std::string& name, const Shape& shape, std::string_view type, Entry entry) {
   const WeightType* known = weight_type(type);
-  check(known != nullptr && tensor.dtype() == DType::float32 && tensor.contiguous() && tensor.axes() > 0,
-        "[gguf] \"{}\" is {} {}, expected a contiguous float32 tensor to write as a known type, not {}", name,
-        name_of(tensor.dtype()), to_string(tensor.shape()), type);
-  check(tensor.size(-1) % known->block_elements == 0,
-        "[gguf] \"{}\" has rows of {} elements, expected a multiple of {} for {}", name, tensor.size(-1),
+  check(known != nullptr && !shape.empty(),
+        "[gguf] \"{}\" has the shape {}, expected at least one axis and a known type, not {}", name, to_string(shape),
+        type);
+  check(shape.back() % known->block_elements == 0,
+        "[gguf] \"{}\" has rows of {} elements, expected a multiple of {} for {}", name, shape.back(),
         known->block_elements, type);
-  tensors_.push_back({name, tensor, std::string(type), data_bytes_});
-  data_bytes_ += aligned(static_cast<uint64_t>(tensor.elements() / known->block_elements * known->block_bytes));
+  entry.name = name;
+  entry.shape = shape;
+  entry.type = known;
+  entry.begin = data_bytes_;
+  int64_t bytes = known->block_bytes;
+  for (const int64_t extent : shape) bytes *= extent;
+  data_bytes_ += aligned(static_cast<uint64_t>(bytes / known->block_elements));
+  tensors_.push_back(std::move(entry));
+}
+
+void GgufWriter::tensor(const std::string& name, const Shape& shape, std::string_view type,
+                        std::function<Tensor()> values) {
+  add(name, shape, type, {.values = std::move(values)});
+}
+
+void GgufWriter::tensor(const std::string& name, const Shape& shape, std::string_view type,
+                        std::span<const std::byte> bytes) {
+  add(name, shape, type, {.bytes = bytes});
 }
 
 void GgufWriter::write(const std::filesystem::path& path) const {
@@ -112,23 +135,34 @@ void GgufWriter::write(const std::filesystem::path& path) const {
   header += keys_;
   for (const Entry& entry : tensors_) {
     append_text(header, entry.name);
-    const Shape& shape = entry.tensor.shape();
-    append_number(header, static_cast<uint32_t>(shape.size()));
-    for (size_t axis = shape.size(); axis-- > 0;) append_number(header, static_cast<uint64_t>(shape[axis]));
-    append_number(header, weight_type(entry.type)->gguf_id);
+    append_number(header, static_cast<uint32_t>(entry.shape.size()));
+    for (size_t axis = entry.shape.size(); axis-- > 0;) append_number(header, static_cast<uint64_t>(entry.shape[axis]));
+    append_number(header, entry.type->gguf_id);
     append_number(header, entry.begin);
   }
   header.resize(aligned(header.size()));
   core::write_file(path, [&](const auto& append) {
     append(header);
     for (const Entry& entry : tensors_) {
-      const std::span<const float> values(entry.tensor.data<float>(), static_cast<size_t>(entry.tensor.elements()));
       uint64_t written = 0;
-      for (size_t at = 0; at < values.size(); at += kValuesAtATime) {
-        const std::string bytes =
-            encoded(values.subspan(at, std::min<size_t>(kValuesAtATime, values.size() - at)), entry.type);
+      const auto add = [&](std::string_view bytes) {
         append(bytes);
         written += bytes.size();
+      };
+      if (entry.values == nullptr) {
+        add({reinterpret_cast<const char*>(entry.bytes.data()), entry.bytes.size()});
+        core::check_mapped(entry.bytes.data());
+      } else {
+        const Tensor tensor = entry.values();
+        check(tensor.shape() == entry.shape && tensor.dtype() == DType::float32 && tensor.contiguous(),
+              "[gguf] \"{}\" is {} {}, expected contiguous float32 {}", entry.name, name_of(tensor.dtype()),
+              to_string(tensor.shape()), to_string(entry.shape));
+        const std::span<const float> values(tensor.data<float>(), static_cast<size_t>(tensor.elements()));
+        for (size_t at = 0; at < values.size(); at += kValuesAtATime) {
+          const auto some = values.subspan(at, std::min<size_t>(kValuesAtATime, values.size() - at));
+          check_fits(some, *entry.type, entry.name, static_cast<int64_t>(at));
+          add(encoded(some, *entry.type));
+        }
       }
       append(std::string(aligned(written) - written, '\0'));
     }

@@ -133,6 +133,29 @@ std::span<const std::byte> WeightSource::bytes(std::string_view name) const {
   return files_[file_of(name)]->bytes().subspan(found.begin, found.end - found.begin);
 }
 
+bool WeightSource::are_equal(std::string_view one, std::string_view other) const {
+  const TensorInfo &first = info(one), &second = info(other);
+  if (first.shape != second.shape) return false;
+  if (first.dtype == second.dtype) {
+    const std::span<const std::byte> a = bytes(one), b = bytes(other);
+    const bool same = std::equal(a.begin(), a.end(), b.begin());
+    core::check_mapped(a.data()), core::check_mapped(b.data());
+    return same;
+  }
+  if (first.shape.empty()) return load(one).to_floats() == load(other).to_floats();
+  int64_t of_row = 1;
+  for (size_t axis = 1; axis < first.shape.size(); ++axis) of_row *= first.shape[axis];
+  const int64_t rows = first.shape[0], most = std::max<int64_t>(1, kTransposedElements / std::max<int64_t>(of_row, 1));
+  for (int64_t row = 0; row < rows; row += most) {
+    Shape shape = first.shape;
+    shape[0] = std::min(most, rows - row);
+    Tensor a = Tensor::empty(shape), b = Tensor::empty(shape);
+    load_rows_into(one, row, a), load_rows_into(other, row, b);
+    if (a.to_floats() != b.to_floats()) return false;
+  }
+  return true;
+}
+
 void WeightSource::check_loadable(std::string_view name, const Shape& shape, DType dtype) const {
   const TensorInfo& found = info(name);
   const std::string& source = source_of(name);
@@ -147,7 +170,7 @@ void WeightSource::check_loadable(std::string_view name, const Shape& shape, DTy
 Tensor WeightSource::view(std::span<const std::string> names) const {
   const TensorInfo& first = info(names.front());
   const WeightType* type = weight_type(first.dtype);
-  if (type == nullptr || kept_type(*type) == DType::float32 || first.shape.size() != 2) return {};
+  if (type == nullptr || first.shape.size() != 2) return {};
   const DType dtype = kept_type(*type);
   if (dtype == DType::q8_0 && first.dtype != "Q8_0") return {};
   Shape shape = first.shape;
@@ -162,7 +185,7 @@ Tensor WeightSource::view(std::span<const std::string> names) const {
   }
   const std::shared_ptr<core::MappedFile>& file = files_[file_of(names.front())];
   const std::byte* data = file->bytes().data() + first.begin;
-  constexpr uintptr_t alignment = 2;  // of numbers of 16 bits and of the scales of blocks
+  const uintptr_t alignment = dtype == DType::float32 ? alignof(float) : 2;  // blocks begin with a scale of 16 bits
   if (reinterpret_cast<uintptr_t>(data) % alignment != 0) return {};
   return Tensor::view(file, const_cast<std::byte*>(data), std::move(shape), dtype);
 }

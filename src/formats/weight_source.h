@@ -45,6 +45,9 @@ class WeightSource {
   /// The bytes of a tensor in the mapped file. Whoever has read them calls core::check_mapped().
   std::span<const std::byte> bytes(std::string_view name) const;
 
+  /// Whether two tensors hold the same numbers in the same shape. Reads up to the first difference.
+  bool are_equal(std::string_view one, std::string_view other) const;
+
   /// Throws Error unless there is such a tensor of this shape, of a type that load_into() takes for `dtype`.
   void check_loadable(std::string_view name, const Shape& shape, DType dtype) const;
   /// All rows of the tensors, which are matrices of one type, in the mapped file itself: [rows, columns], read-only,

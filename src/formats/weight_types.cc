@@ -4,7 +4,9 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
+#include "core/check.h"
 #include "core/float16.h"
 
 // The layouts of blocks are those of ggml (ggml-common.h). Block letters there: d a scale, m a minimum, q the quants.
@@ -85,10 +87,19 @@ void decode_q6_k(const std::byte* block, float* out) {
   }
 }
 
+// The numbers that are halfway between the largest one of float16 or bfloat16 and the next power of two. A block of
+// Q8_0 holds up to 127 times a float16.
+constexpr float kTooLargeForHalf = 65520, kTooLargeForBfloat16 = 0x1.ffp127f;
+
 constexpr WeightType kTypes[] = {
-    {"F32", 0, 1, 4, decode_f32},        {"F16", 1, 1, 2, decode_f16},        {"BF16", 30, 1, 2, decode_bf16},
-    {"Q8_0", 8, 32, 34, decode_q8_0},    {"Q4_0", 2, 32, 18, decode_q4_0},    {"Q4_K", 12, 256, 144, decode_q4_k},
-    {"Q5_K", 13, 256, 176, decode_q5_k}, {"Q6_K", 14, 256, 210, decode_q6_k},
+    {"F32", 0, 1, 4, std::numeric_limits<float>::infinity(), decode_f32},
+    {"F16", 1, 1, 2, kTooLargeForHalf, decode_f16},
+    {"BF16", 30, 1, 2, kTooLargeForBfloat16, decode_bf16},
+    {"Q8_0", 8, 32, 34, 127 * kTooLargeForHalf, decode_q8_0},
+    {"Q4_0", 2, 32, 18, 0, decode_q4_0},
+    {"Q4_K", 12, 256, 144, 0, decode_q4_k},
+    {"Q5_K", 13, 256, 176, 0, decode_q5_k},
+    {"Q6_K", 14, 256, 210, 0, decode_q6_k},
 };
 
 }  // namespace
@@ -97,6 +108,18 @@ DType kept_type(const WeightType& type) {
   if (type.name == "BF16") return DType::bfloat16;
   if (type.name == "F16") return DType::float16;
   return type.is_plain() ? DType::float32 : DType::q8_0;
+}
+
+void check_fits(std::span<const float> values, const WeightType& type, std::string_view tensor, int64_t first) {
+  const auto fits = [&](float value) { return std::abs(value) < type.too_large; };
+  const auto bad = std::find_if_not(values.begin(), values.end(), fits);
+  if (bad == values.end()) return;
+  check(std::isfinite(*bad), "[weights] \"{}\": number {} is {}, expected finite numbers", tensor,
+        first + (bad - values.begin()), *bad);
+  fail(
+      "[weights] \"{}\": number {} is {}, but {} holds only numbers below {:.5g}; choose bf16 (--type bf16 of convert, "
+      "--weights bf16 of other commands)",
+      tensor, first + (bad - values.begin()), *bad, type.name, type.too_large);
 }
 
 q8_block quantized(const float* values) {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -16,6 +17,7 @@ struct WeightType {
   uint32_t gguf_id;       ///< its number in GGUF files
   int block_elements;     ///< 1: plain numbers
   int block_bytes;
+  float too_large;  ///< numbers of this magnitude and above become infinite; 0: the type is only read
   /// Writes the elements of one block. `block` need not be aligned.
   void (*decode)(const std::byte* block, float* out);
 
@@ -25,6 +27,10 @@ struct WeightType {
 /// The data type in which a matrix of this type is kept in memory: BF16, F16 and Q8_0 as they are; other types of
 /// blocks become q8_0.
 DType kept_type(const WeightType& type);
+
+/// Throws Error that names the tensor if one of the numbers is not finite or is too large for the type. `first` is the
+/// index of the first number in the tensor.
+void check_fits(std::span<const float> values, const WeightType& type, std::string_view tensor, int64_t first = 0);
 
 /// 32 numbers as a block of q8_0, rounded as NumPy code of the gguf package does: halves away from zero.
 q8_block quantized(const float* values);

@@ -199,7 +199,8 @@ void check_logits(std::span<const float> logits) {
   const auto bad = std::find_if(logits.begin(), logits.end(), [](float x) { return !std::isfinite(x); });
   throw NotFiniteError(
       fmt::format("[generate] the logit of token {} is {}, expected a finite number: the model overflows because "
-                  "its weights are too large",
+                  "its weights are too large, or because a cache of type q8_0 holds only keys and values below 8.32 "
+                  "million (--cache-type bf16 holds them)",
                   bad - logits.begin(), *bad));
 }
 

@@ -82,8 +82,13 @@ void check_own_weights(const formats::WeightSource& weights, const LanguageModel
     weights.check_loadable(part.name, part.shape, DType::float32);
     used.insert(part.name);
   }
+  // transformers may have written the head of a tied model as well.
+  constexpr const char* head = "lm_head.weight";
+  const char* const own = config.transformer.head.tied ? "transformer.wte.weight" : "transformer.lm_head.weight";
+  check(!weights.contains(head) || (weights.contains(own) && weights.are_equal(head, own)),
+        "[model] {}: {} differs from {}, expected the same numbers", fmt::join(weights.sources(), ", "), head, own);
   for (const formats::TensorInfo& tensor : weights.tensors()) {
-    check(used.contains(tensor.name) || tensor.name == "lm_head.weight",
+    check(used.contains(tensor.name) || tensor.name == head,
           "[model] {}: the tensor {} has no place in the model that {} describes", weights.source_of(tensor.name),
           tensor.name, kConfigFile);
   }

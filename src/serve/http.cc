@@ -4,6 +4,7 @@
 
 #include "alibi/engine.h"
 #include "alibi/error.h"
+#include "core/memory_reserve.h"
 
 namespace alibi::serve {
 
@@ -38,6 +39,7 @@ ApiError api_error_for(const std::exception_ptr& why) {
   } catch (const UsageError& error) {
     return {400, error.what()};
   } catch (const std::bad_alloc&) {
+    core::keep_memory_reserve();
     return {503, "there is no memory for the request", "", "no_memory"};
   } catch (const std::exception& error) {
     return {500, error.what()};

@@ -1,7 +1,7 @@
 #include "text/gguf_tokenizer.h"
 
+#include <algorithm>
 #include <map>
-#include <set>
 #include <string_view>
 #include <utility>
 
@@ -132,15 +132,17 @@ std::shared_ptr<const Tokenizer> gpt2_tokenizer(const GgufVocabulary& vocabulary
   check(pre != pre_tokenizers().end(), "[tokenizer] {}: found the pre-tokenizer '{}', expected one of {}", where,
         vocabulary.pre, gguf_pre_tokenizers());
   const Json normalizer = vocabulary.pre == "mpt" ? Json{{"type", "NFC"}} : Json();
-  const std::set<std::string_view> known(vocabulary.tokens.begin(), vocabulary.tokens.end());
+  check(!vocabulary.merges.empty(),
+        "[tokenizer] {}: tokenizer.ggml.merges is missing or empty, expected the merges of a tokenizer of kind gpt2: "
+        "without them every text would be single bytes",
+        where);
   Json merges = Json::array();
   for (const std::string& merge : vocabulary.merges) {
+    if (merge == kNoMerges && vocabulary.merges.size() == 1) break;
     const size_t space = merge.find(' ', 1);
     check(space != std::string::npos, "[tokenizer] {}: found the merge '{}', expected two tokens and a space between",
           where, merge);
-    const std::string left = merge.substr(0, space), right = merge.substr(space + 1);
-    // One of tokens that are not there can never apply; files of vocabularies without merges have one such.
-    if (known.contains(left) && known.contains(right) && known.contains(left + right)) merges.push_back({left, right});
+    merges.push_back({merge.substr(0, space), merge.substr(space + 1)});
   }
   const Json model = {{"type", "BPE"}, {"merges", std::move(merges)}};
   return from_json(vocabulary, vocabulary.tokens,
@@ -155,6 +157,12 @@ std::shared_ptr<const Tokenizer> gpt2_tokenizer(const GgufVocabulary& vocabulary
 
 std::shared_ptr<const Tokenizer> bert_tokenizer(const GgufVocabulary& vocabulary, const std::string& where) {
   check(vocabulary.unknown >= 0, "[tokenizer] {}: tokenizer.ggml.unknown_token_id is missing", where);
+  const auto begins_word = [](const std::string& token) { return token.starts_with(kWordMark); };
+  check(std::any_of(vocabulary.tokens.begin(), vocabulary.tokens.end(), begins_word),
+        "[tokenizer] {}: the tokenizer is of kind bert, but no token begins a word (with {}), so that every word would "
+        "be "
+        "unknown: the vocabulary is of another kind",
+        where, kWordMark);
   std::vector<std::string> tokens = vocabulary.tokens;
   for (std::string& token : tokens) {
     if (token.starts_with(kWordMark)) {

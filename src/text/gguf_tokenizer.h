@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "alibi/tokenizer.h"
@@ -21,11 +22,15 @@ enum GgufTokenType : int32_t {
   kUnusedToken = 5
 };
 
+/// The merge of a vocabulary without merges, because llama.cpp wants at least one: it joins characters that byte-level
+/// tokens never contain.
+inline constexpr std::string_view kNoMerges = "\u4e00 \u4e01";
+
 struct GgufVocabulary {
   std::string model = {};                ///< tokenizer.ggml.model: "gpt2", "bert", "llama" or "t5"
   std::string pre = {};                  ///< tokenizer.ggml.pre: for gpt2, see gguf_pre_tokenizers()
   std::vector<std::string> tokens = {};  ///< by id
-  std::vector<std::string> merges = {};  ///< "left right", for gpt2
+  std::vector<std::string> merges = {};  ///< "left right", for gpt2; at least one
   std::vector<float> scores = {};        ///< by id, for llama and t5
   std::vector<int32_t> types = {};       ///< tokenizer.ggml.token_type, by id; empty: all are normal
   int64_t bos = -1, eos = -1;            ///< ids; -1: none

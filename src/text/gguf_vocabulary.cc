@@ -124,8 +124,7 @@ GgufVocabulary vocabulary_of(const JsonObject& json, std::string_view kind) {
         merge.is_string() ? merge.get<std::string>()
                           : fmt::format("{} {}", merge.at(0).get<std::string>(), merge.at(1).get<std::string>()));
   }
-  // llama.cpp wants at least one; this one joins characters that byte-level tokens never contain.
-  if (vocabulary.merges.empty()) vocabulary.merges.emplace_back("\u4e00 \u4e01");
+  if (vocabulary.merges.empty()) vocabulary.merges.emplace_back(kNoMerges);
   return vocabulary;
 }
 

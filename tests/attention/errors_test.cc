@@ -67,6 +67,7 @@ TEST(AttentionErrors, Options) {
   };
   bad([](AttentionOptions& o) { o.alibi_slopes = {1, 2, 3}; }, "alibi_slopes has 3 values");
   bad([](AttentionOptions& o) { o.alibi_slopes = {1, 2, -3, 4}; }, "alibi_slopes[2] is -3");
+  bad([](AttentionOptions& o) { o.alibi_slopes = {1, 2, 3e38f, 4}; }, "alibi_slopes[2] is 3e+38, expected 0 to 2^126");
   bad([](AttentionOptions& o) { o.alibi_slopes = {1, 2, 3, std::nanf("")}; }, "alibi_slopes[3]");
   bad([](AttentionOptions& o) { o.alibi_slopes = o.alibi_slopes_after = {1, 2, 3, 4}; }, "alibi_slopes_after");
   bad([](AttentionOptions& o) { o.causal = false, o.alibi_slopes_after = {1, 2, 3, 4}; }, "alibi_slopes_after");

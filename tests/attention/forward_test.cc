@@ -183,6 +183,25 @@ TEST(AttentionForward, LargeScoresStayFinite) {
   expect_forward(c);
 }
 
+TEST(AttentionForward, TheLargestSlopesSeeTheNearestKey) {
+  const AttentionCase c{.queries = 3, .keys = 70, .heads = 2, .kv_heads = 2, .head_dim = 16};
+  AttentionTensors t(c);
+  for (const int64_t offset : {int64_t{0}, int64_t{67}, int64_t{70}, int64_t{1000}}) {
+    const AttentionOptions options{.alibi_slopes = {0x1p126f, 1e30f}, .query_offset = offset};
+    for_each_isa([&] {
+      t.forward(options);
+      const std::vector<double> v = doubles(t.v), out = doubles(t.out);
+      for (int64_t i = 0; i < c.queries; ++i) {
+        const int64_t nearest = std::min(offset + i, c.keys - 1);
+        for (int64_t n = 0; n < 2 * 16; ++n) {
+          EXPECT_EQ(out[static_cast<size_t>(i * 32 + n)], v[static_cast<size_t>(nearest * 32 + n)])
+              << offset << " " << i;
+        }
+      }
+    });
+  }
+}
+
 TEST(AttentionForward, ShiftInvariance) {
   // The published form adds m * j to every row; softmax sees no difference to -m * (i - j).
   const AttentionCase c{.batch = 2, .queries = 130, .keys = 130, .heads = 3, .kv_heads = 3, .head_dim = 16};

@@ -31,6 +31,19 @@ class LimitsTest(CliTest):
                 self.assertRegex(result.stderr, "memory|threads", f"{mib} MiB")
         self.assertIn(1, ends, "some of these limits must be too small")
 
+    def test_small_memory_while_json_is_read(self):
+        """A JSON value allocates while it is freed: what was read of it must not end the process."""
+        codes = []
+        for kib in range(40 * 1024, 100 * 1024, 64):
+            result = run_within(kib * 1024, "info", self.model)
+            if result.returncode == 127:
+                continue  # not even the libraries could be loaded
+            codes.append(result.returncode)
+            self.assertIn(result.returncode, (0, 1), f"{kib} KiB: {result.stderr}")
+            if codes[-8:] == [0] * 8:
+                break
+        self.assertIn(1, codes, "some of these limits must be too small")
+
     def test_small_memory_while_tokens_are_learned(self):
         text = self.folder / "long.txt"
         text.write_text("".join(SENTENCE.format(i * i) for i in range(20_000)))

@@ -112,7 +112,8 @@ class CalledWrongly(CliTest):
             result = run(*words, environment={"ALIBI_ISA": "bogus"})
             self.assertEqual((result.returncode, result.stdout), (2, ""))
             isas = "scalar, avx2, avx512, avx512_bf16 or amx" if platform.machine() == "x86_64" else "neon"
-            self.assertEqual(result.stderr, f"alibi: error: [isa] ALIBI_ISA is 'bogus', expected {isas}\n")
+            self.assertEqual(result.stderr, f"alibi: error: [isa] the environment variable ALIBI_ISA is 'bogus', expected {isas}; "
+                             "unset it to use the best of this CPU\n")
 
     def test_the_library_refuses(self):
         out = self.folder / "unused"

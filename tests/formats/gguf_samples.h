@@ -13,6 +13,7 @@ struct GgufWriter {
   uint32_t version = 3;
   uint64_t keys = 0, tensors = 0;
   std::string key_bytes, tensor_bytes, data;
+  uint64_t alignment = 32;  ///< of the data and of each tensor in it
 
   template <class T>
   static std::string raw(const T& value) {
@@ -34,7 +35,7 @@ struct GgufWriter {
 
   /// Extents as NumPy has them, slowest axis first.
   GgufWriter& tensor(std::string_view name, std::vector<uint64_t> extents, uint32_t type, const std::string& bytes) {
-    data.resize((data.size() + 31) / 32 * 32);
+    data.resize((data.size() + alignment - 1) / alignment * alignment);
     tensor_bytes += text(name) + raw(static_cast<uint32_t>(extents.size()));
     for (size_t i = extents.size(); i-- > 0;) tensor_bytes += raw(extents[i]);
     tensor_bytes += raw(type) + raw(uint64_t{data.size()});
@@ -45,7 +46,7 @@ struct GgufWriter {
 
   std::string file() const {
     std::string all = "GGUF" + raw(version) + raw(tensors) + raw(keys) + key_bytes + tensor_bytes;
-    all.resize((all.size() + 31) / 32 * 32);
+    all.resize((all.size() + alignment - 1) / alignment * alignment);
     return all + data;
   }
 };

@@ -4,11 +4,14 @@
 
 #include <cmath>
 #include <filesystem>
+#include <new>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "core/float16.h"
 #include "formats/gguf_samples.h"
+#include "limited_allocations.h"
 #include "temporary_folder.h"
 #include "testing.h"
 
@@ -99,7 +102,96 @@ TEST(Gguf, RefusesWhatDoesNotFit) {
   refuses(good().tensor("axes", {1, 1, 1, 1, 1}, 0, "1234"), "\"axes\" has 5 axes");
   refuses(good().tensor("empty", {0}, 0, ""), "\"empty\" has an extent of 0");
   refuses(good().tensor("iq", {256}, 20, std::string(300, '\0')), "\"iq\" is of type 20");
-  refuses(good().integer("general.alignment", 0), "general.alignment is 0");
+  for (const uint32_t alignment : {0u, 24u, 48u, 1u << 21}) {
+    refuses(good().integer("general.alignment", alignment), "general.alignment is");
+  }
+  refuses(good().key("general.alignment", 10, GgufWriter::raw(uint64_t{32})), "general.alignment is 32");
+}
+
+/// What llama.cpp refuses, and bytes that nothing describes.
+TEST(Gguf, TensorsFillTheFile) {
+  const TemporaryFolder folder;
+  const auto refuses = [&](const std::string& bytes, const char* named) {
+    expect_error([&] { Gguf(folder.write("m.gguf", bytes)); }, named);
+  };
+  const std::string whole = good().file();
+  Gguf(folder.write("m.gguf", whole));
+  Gguf(folder.write("m.gguf", whole + std::string(60, '\0')));  // the padding of the last tensor: 68 of 128 bytes
+  refuses(whole + std::string(61, '\0'), "\"blocks\", ends at byte");
+  refuses(whole + whole, "\"blocks\", ends at byte");
+  GgufWriter gap = good();
+  gap.data.resize(gap.data.size() + 64);
+  refuses(gap.tensor("late", {1}, 0, "1234").file(), "\"late\" begins at byte");
+  // A tensor of another type than the bytes that are there: float16 for float32, in the middle and at the end.
+  const auto typed = [](uint32_t first, uint32_t last) {
+    GgufWriter file;
+    file.tensor("a", {64}, first, std::string(256, '\0')).tensor("b", {64}, last, std::string(256, '\0'));
+    return file.file();
+  };
+  Gguf(folder.write("m.gguf", typed(0, 0)));
+  refuses(typed(1, 0), "\"b\" begins at byte 256 of the data, expected 128");
+  refuses(typed(0, 1), "\"b\", ends at byte");
+  GgufWriter aligned;
+  aligned.alignment = 8;
+  aligned.integer("general.alignment", 8).tensor("a", {1}, 0, "1234").tensor("b", {1}, 0, "1234");
+  EXPECT_EQ(Gguf(folder.write("m.gguf", aligned.file())).info("b").end, aligned.file().size());
+  GgufWriter wrong = aligned;
+  wrong.key_bytes.clear();
+  wrong.keys = 0;
+  refuses(wrong.file(), "\"b\" begins at byte 8 of the data, expected 32");
+}
+
+TEST(Gguf, AllPartsOfASplitFileAreRead) {
+  const auto short_integer = [](uint16_t value) { return GgufWriter::raw(value); };
+  const auto part = [&](uint16_t number, uint16_t count, const std::string& name) {
+    GgufWriter file;
+    if (number == 0) file.string("general.architecture", "mpt");
+    file.key("split.no", 2, short_integer(number)).key("split.count", 2, short_integer(count));
+    file.key("split.tensors.count", 5, GgufWriter::raw(int32_t{3}));
+    return file.tensor(name, {1}, 0, GgufWriter::raw(static_cast<float>(number))).file();
+  };
+  const TemporaryFolder folder;
+  const auto write = [&] {
+    folder.write("m-00001-of-00003.gguf", part(0, 3, "a"));
+    folder.write("m-00002-of-00003.gguf", part(1, 3, "b"));
+    folder.write("m-00003-of-00003.gguf", part(2, 3, "c"));
+  };
+  write();
+  for (const char* given : {"m-00001-of-00003.gguf", "m-00002-of-00003.gguf", "m-00003-of-00003.gguf"}) {
+    const Gguf file(folder / given);
+    EXPECT_EQ(file.metadata().get<std::string>("general.architecture"), "mpt");
+    EXPECT_EQ(file.keys().front().name, "general.architecture");
+    ASSERT_EQ(file.tensors().size(), 3);
+    EXPECT_EQ(file.load("c").to_floats(), (std::vector<float>{2}));
+  }
+  const auto refuses = [&](const char* named) {
+    expect_error([&] { Gguf(folder / "m-00001-of-00003.gguf"); }, named);
+    write();
+  };
+  std::filesystem::remove(folder / "m-00002-of-00003.gguf");
+  refuses("m-00002-of-00003.gguf: the file is missing; it is part 2 of 3");
+  folder.write("m-00002-of-00003.gguf", part(2, 3, "b"));
+  refuses("m-00002-of-00003.gguf: split.no and split.count say something else");
+  folder.write("m-00002-of-00003.gguf", part(1, 3, "a"));
+  refuses("\"a\" is also in");
+  folder.write("m-00002-of-00003.gguf", good().file());
+  refuses("m-00002-of-00003.gguf: split.no and split.count say something else");
+  std::filesystem::rename(folder / "m-00001-of-00003.gguf", folder / "other.gguf");
+  expect_error([&] { Gguf(folder / "other.gguf"); }, "expected a name like");
+}
+
+TEST(Gguf, ReadingSurvivesTheLackOfMemoryAtAnyPoint) {
+  const std::string file = good().file();
+  const std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(file.data()), file.size());
+  int64_t allowed = 0;
+  for (bool done = false; !done; ++allowed) {
+    test::LimitedAllocations limit(allowed);
+    try {
+      done = parse_gguf_header(bytes, "m.gguf").tensors.size() == 3;
+    } catch (const std::bad_alloc&) {
+    }
+  }
+  EXPECT_GT(allowed, 20);
 }
 
 }  // namespace

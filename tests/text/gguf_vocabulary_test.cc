@@ -106,6 +106,27 @@ TEST(GgufVocabulary, KeysThatAreMissingMeanWhatTheyMeanToOthers) {
   expect_error([&] { read({{"tokenizer.ggml.model", "llama"}, {"tokenizer.ggml.scores", {1, "a"}}}); }, "scores");
 }
 
+TEST(GgufVocabulary, AVocabularyThatDoesNotFitItsKindIsRefused) {
+  const GgufVocabulary good{.model = "gpt2", .pre = "gpt-2", .tokens = {"a", "b", "ab"}, .merges = {"a b"}};
+  EXPECT_EQ(tokenizer_from_gguf(good, "m.gguf")->encode("ab"), Ids({2}));
+  GgufVocabulary changed = good;
+  changed.merges.clear();
+  expect_error([&] { tokenizer_from_gguf(changed, "m.gguf"); }, "tokenizer.ggml.merges is missing");
+  for (const char* merge : {"a c", "c a", "b a", "\u4e00 \u4e01"}) {
+    changed = good;
+    changed.merges.emplace_back(merge);
+    expect_error([&] { tokenizer_from_gguf(changed, "m.gguf"); }, "is not in vocab");
+  }
+  changed = good;
+  changed.model = "bert";
+  changed.unknown = 0;
+  expect_error([&] { tokenizer_from_gguf(changed, "m.gguf"); }, "no token begins a word");
+  changed.tokens[1] =
+      "\xe2\x96\x81"
+      "b";
+  EXPECT_EQ(tokenizer_from_gguf(changed, "m.gguf")->encode("b"), Ids({1}));
+}
+
 /// The file's own rule decides what stands before a prompt.
 TEST(Prompt, BeginsAsItsTokenizerSays) {
   const char* model = R"({"type": "BPE", "vocab": {"a": 0, "b": 1, "<s>": 2, "</s>": 3}, "merges": []})";

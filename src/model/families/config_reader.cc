@@ -45,13 +45,13 @@ double ConfigReader::number(std::string_view field, std::string_view key, double
 }
 
 double ConfigReader::number_or(std::string_view field, std::string_view key, double fallback, double above) {
-  return is_set(key) ? number(field, key, above) : fallback;
+  return file_.has(key) ? number(field, key, above) : fallback;
 }
 
 double ConfigReader::logit_scale(int d_model) {
   constexpr const char* key = "logit_scale";
   constexpr const char* inverse_root = "inv_sqrt_d_model";
-  if (!is_set(key) || !file_.raw().at(key).is_string()) return number_or(key, key, 1, 0);
+  if (!file_.has(key) || !file_.raw().at(key).is_string()) return number_or(key, key, 1, 0);
   if (file_.get<std::string>(key) != inverse_root) refuse(key, fmt::format("a number or {}", inverse_root));
   return 1 / std::sqrt(static_cast<double>(d_model));
 }
@@ -59,10 +59,6 @@ double ConfigReader::logit_scale(int d_model) {
 float ConfigReader::rate(std::string_view field, std::string_view key) {
   found(field, key);
   return static_cast<float>(file_.get_number_or(key, 0, 0, 1));
-}
-
-bool ConfigReader::is_set(std::string_view key) const {
-  return file_.has(key) && file_.raw().at(std::string(key)) != formats::Json(false);
 }
 
 void ConfigReader::refuse(std::string_view key, std::string_view expected) const {

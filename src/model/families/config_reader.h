@@ -38,8 +38,6 @@ class ConfigReader {
   void require(std::string_view key, std::string_view meaning) const;
   /// Throws Error: "KEY is VALUE, expected EXPECTED".
   [[noreturn]] void refuse(std::string_view key, std::string_view expected) const;
-  /// Whether the key exists and is neither null nor false.
-  bool is_set(std::string_view key) const;
 
   const formats::JsonObject& file() const { return file_; }
   /// Records the key of a field that was read in another way.

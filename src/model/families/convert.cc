@@ -7,15 +7,19 @@
 #include <vector>
 
 #include "core/check.h"
+#include "formats/gguf.h"
 #include "formats/gguf_writer.h"
 #include "formats/weight_types.h"
 #include "model/families/family.h"
+#include "model/families/model_files.h"
 #include "model/families/own_as_family.h"
 #include "nn/weights.h"
 #include "text/gguf_tokenizer.h"
 
 namespace alibi::model {
 namespace {
+
+constexpr const char* kFileTypeKey = "general.file_type";
 
 void refuse_differences(const std::vector<std::string>& differences, const std::string& format) {
   check_usage(differences.empty(), "[convert] {} cannot express: {}", format, fmt::join(differences, ", "));
@@ -52,6 +56,30 @@ const Family& written_family() {
   fail("[convert] no family is written as GGUF");
 }
 
+/// A type of the tensors of a file, with its number in general.file_type.
+struct FileType {
+  std::string_view name;
+  uint32_t id;
+};
+
+FileType file_type(std::string_view asked) {
+  std::string name(asked);
+  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::toupper(c); });
+  constexpr FileType types[] = {{"F32", 0}, {"F16", 1}, {"Q8_0", 7}, {"BF16", 32}};
+  const auto* type = std::find_if(std::begin(types), std::end(types), [&](const auto& t) { return t.name == name; });
+  check_usage(type != std::end(types), "[convert] the type is {}, expected f32, f16, bf16 or q8_0", asked);
+  return *type;
+}
+
+/// The type of a tensor. As in llama.cpp's files, vectors and the embeddings of token types stay float32.
+std::string_view type_of_tensor(const std::string& name, const Shape& shape, const FileType& asked,
+                                std::vector<OtherType>& others) {
+  if (shape.size() != 2 || name.starts_with("token_types")) return "F32";
+  if (shape.back() % formats::weight_type(asked.name)->block_elements == 0) return asked.name;
+  others.push_back({name, "f16"});
+  return "F16";
+}
+
 }  // namespace
 
 void write_for_transformers(const LanguageModel& model, const std::filesystem::path& folder) {
@@ -60,30 +88,62 @@ void write_for_transformers(const LanguageModel& model, const std::filesystem::p
   save_own(model, folder);
 }
 
-void write_gguf(const LanguageModel& model, const std::filesystem::path& path, std::string_view type_name) {
+void write_own(const LanguageModel& model, const std::filesystem::path& folder) {
+  const Interpolation& interpolation = model.interpolation();
+  check_usage(!interpolation.dynamic && interpolation.factor == 1,
+              "[convert] alibi's own layout cannot express: the interpolation of positions");
+  save_own(model, folder);
+}
+
+std::vector<OtherType> write_gguf(const LanguageModel& model, const std::filesystem::path& path,
+                                  std::string_view type_name) {
   const Family& family = written_family();
   const Layout& layout = family.gguf;
   refuse_differences(layout.differences(model.config()), fmt::format("a GGUF file of {}", family.name));
-  std::string type(type_name);
-  std::transform(type.begin(), type.end(), type.begin(), [](unsigned char c) { return std::toupper(c); });
-  constexpr std::pair<std::string_view, uint32_t> file_types[] = {{"F32", 0}, {"F16", 1}, {"Q8_0", 7}, {"BF16", 32}};
-  const auto* file_type = std::find_if(std::begin(file_types), std::end(file_types),
-                                       [&](const auto& known) { return known.first == type; });
-  check_usage(file_type != std::end(file_types), "[convert] the type is {}, expected f32, f16, bf16 or q8_0",
-              type_name);
+  const FileType type = file_type(type_name);
   formats::GgufWriter file;
   layout.write(model.config(), file);
-  file.integer("general.file_type", file_type->second);
+  file.integer(kFileTypeKey, type.id);
   if (model.has_tokenizer()) write_tokenizer(model.tokenizer(), model.config().vocab_size, file);
-  const int block = formats::weight_type(type)->block_elements;
+  std::vector<OtherType> others;
   for (const Parameter* parameter : model.parameters()) {
-    const Tensor value = nn::widened(parameter->value.to(Device::cpu));
-    // Vectors stay float32, as llama.cpp has them; rows that fill no blocks become float16.
-    const bool is_matrix = value.axes() == 2;
-    const std::string_view of_rows = value.size(-1) % block == 0 ? std::string_view(type) : "F16";
-    file.tensor(tensor_name(layout, parameter->name), value, is_matrix ? of_rows : "F32");
+    const std::string name = tensor_name(layout, parameter->name);
+    const Shape shape = nn::shape_of_weights(parameter->value);
+    file.tensor(name, shape, type_of_tensor(name, shape, type, others),
+                [value = parameter->value] { return nn::widened(value.to(Device::cpu)); });
   }
   file.write(path);
+  return others;
+}
+
+std::vector<OtherType> rewrite_gguf(const std::filesystem::path& from, const std::filesystem::path& path,
+                                    std::string_view type_name) {
+  const FileType type = file_type(type_name);
+  const ModelFiles files(from);  // throws Error if this is no model
+  const auto* gguf = dynamic_cast<const formats::Gguf*>(files.weights.get());
+  check_usage(gguf != nullptr, "[convert] {}: not a GGUF file", from.string());
+  formats::GgufWriter file;
+  for (const formats::GgufHeader::Key& key : gguf->keys()) {
+    // The writer has the usual alignment and writes one file.
+    const bool is_other = key.name == "general.alignment" || key.name == kFileTypeKey || key.name.starts_with("split.");
+    if (!is_other) file.raw(key.name, key.bytes);
+  }
+  file.integer(kFileTypeKey, type.id);
+  std::vector<OtherType> others;
+  for (const formats::TensorInfo& tensor : gguf->tensors()) {
+    const std::string_view to = type_of_tensor(tensor.name, tensor.shape, type, others);
+    if (tensor.dtype == to) {
+      file.tensor(tensor.name, tensor.shape, to, gguf->bytes(tensor.name));
+    } else {
+      file.tensor(tensor.name, tensor.shape, to, [gguf, &tensor] {
+        Tensor values = Tensor::empty(tensor.shape);
+        gguf->load_into(tensor.name, values);
+        return values;
+      });
+    }
+  }
+  file.write(path);
+  return others;
 }
 
 }  // namespace alibi::model

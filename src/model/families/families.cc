@@ -69,6 +69,14 @@ std::vector<std::string> tensors_of(const Mapping& mapping, const Name& paramete
   return names;
 }
 
+/// The prefix of the layout's names if no tensor has it.
+std::string_view left_out_of(const Layout& layout, const formats::WeightSource& weights) {
+  const std::vector<formats::TensorInfo>& tensors = weights.tensors();
+  const auto begins_with_prefix = [&](const auto& tensor) { return tensor.name.starts_with(layout.prefix); };
+  const bool has_prefix = std::any_of(tensors.begin(), tensors.end(), begins_with_prefix);
+  return has_prefix ? std::string_view() : layout.prefix;
+}
+
 /// Throws Error unless the tensors make a parameter of this shape.
 void check_shapes(const Source& source, const formats::WeightSource& weights, const Shape& shape) {
   const bool transposed = source.arrangement == Arrangement::transposed && shape.size() == 2;
@@ -98,12 +106,29 @@ const Family& family_of_gguf(const formats::JsonObject& metadata) {
   return family_named(metadata.get<std::string>(key), &Family::gguf, metadata.where() + key);
 }
 
+LanguageModelConfig config_of(const Layout& layout, const formats::JsonObject& file,
+                              const formats::WeightSource& weights, std::vector<std::string>* warnings) {
+  LanguageModelConfig config = layout.config(file, weights);
+  const std::string head(layout.tied_head);
+  if (head.empty() || !config.transformer.head.tied || !weights.contains(head)) return config;
+  const auto embedding = std::find_if(layout.mappings.begin(), layout.mappings.end(),
+                                      [](const Mapping& mapping) { return mapping.parameter == "wte"; });
+  const std::string table = tensors_of(*embedding, Name("wte.weight"), left_out_of(layout, weights)).front();
+  if (!weights.contains(table) || weights.are_equal(head, table)) return config;
+  config.transformer.head.tied = false;
+  if (warnings != nullptr) {
+    warnings->push_back(
+        fmt::format("{}: {} differs from {}, although the configuration says that both are one; both are kept. Set "
+                    "tie_word_embeddings to false to silence this warning",
+                    weights.source_of(head), head, table));
+  }
+  return config;
+}
+
 std::vector<Source> sources_of(const Layout& layout, const formats::WeightSource& weights,
                                const LanguageModelConfig& config, const std::vector<ParameterSpec>& specs) {
   const std::vector<formats::TensorInfo>& tensors = weights.tensors();
-  const auto begins_with_prefix = [&](const auto& tensor) { return tensor.name.starts_with(layout.prefix); };
-  const bool has_prefix = std::any_of(tensors.begin(), tensors.end(), begins_with_prefix);
-  const std::string_view left_out = has_prefix ? std::string_view() : layout.prefix;
+  const std::string_view left_out = left_out_of(layout, weights);
 
   std::set<std::string, std::less<>> used;
   std::vector<Source> sources;

@@ -43,7 +43,7 @@ struct Layout {
   /// What the file says: config.json, or the metadata of a GGUF file. Throws Error that names what is not supported.
   LanguageModelConfig (*config)(const formats::JsonObject& file, const formats::WeightSource& weights) = nullptr;
   std::span<const Mapping> mappings = {};
-  std::string_view tied_head = {};  ///< a tensor that may repeat the embedding where the output projection is tied
+  std::string_view tied_head = {};  ///< the head's tensor, which may repeat the embedding where both are tied
   /// Tensors that have no place and do no harm, by the same patterns; "x.*" stands for all names that begin with "x.".
   std::array<std::string_view, 3> ignored = {};
   std::string_view prefix = {};  ///< of the tensors' names, which a file may leave out altogether
@@ -70,6 +70,11 @@ std::span<const Family* const> families();
 /// Throws Error that lists the families if none matches the configuration or the metadata.
 const Family& family_of_folder(const formats::JsonObject& config);
 const Family& family_of_gguf(const formats::JsonObject& metadata);
+
+/// The configuration that a file describes. A head that differs from the embedding is kept although the file says that
+/// both are one, as transformers does; `warnings` then says so.
+LanguageModelConfig config_of(const Layout& layout, const formats::JsonObject& file,
+                              const formats::WeightSource& weights, std::vector<std::string>* warnings = nullptr);
 
 /// A parameter and the tensors that it is made of.
 struct Source {

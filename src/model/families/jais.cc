@@ -12,8 +12,21 @@ constexpr const char* kSlopes = "transformer.relative_pe.slopes";
 
 /// The scale of the scores; 0 selects 1 / sqrt(head_dim).
 double jais_softmax_scale(const formats::JsonObject& json, int head_dim) {
+  if (!json.get_or<bool>("scale_attn_weights", true)) return 1;
   if (json.get_or<bool>("mup_scale_qk_dot_by_d", json.get_or<bool>("scale_qk_dot_by_d", false))) return 1.0 / head_dim;
-  return json.get_or<bool>("scale_attn_weights", true) ? 0 : 1;
+  return 0;
+}
+
+/// How the slopes are interpolated: an object of `type` and one of `factor` and `train_seq_len`, as the authors' code
+/// requires. Empty if the key is missing.
+formats::JsonObject jais_scaling(const formats::JsonObject& json) {
+  formats::JsonObject scaling = json.object_or_empty("alibi_scaling");
+  if (!json.has("alibi_scaling")) return scaling;
+  if (!scaling.has("type") || scaling.has("factor") == scaling.has("train_seq_len") || scaling.size() != 2) {
+    ConfigReader(json).refuse("alibi_scaling", "the keys type and one of factor and train_seq_len");
+  }
+  ConfigReader(scaling).refuse_unless("type", "linear", "another interpolation");
+  return scaling;
 }
 
 /// The file contains the slopes. A fixed interpolation divides them.
@@ -23,10 +36,8 @@ std::vector<float> jais_slopes(const ConfigReader& in, const formats::WeightSour
   std::vector<float> slopes = stored.to_floats();
   check(static_cast<int>(slopes.size()) == heads, "[model] {}: {} has {} elements, expected one for each of {} heads",
         weights.source_of(kSlopes), kSlopes, slopes.size(), heads);
-  const formats::JsonObject scaling = in.file().object_or_empty("alibi_scaling");
-  ConfigReader of_scaling(scaling);
-  of_scaling.refuse_unless("type", "linear", "another interpolation");
-  const double factor = of_scaling.number_or("interpolation", "factor", 1, 0);
+  const formats::JsonObject scaling = jais_scaling(in.file());
+  const double factor = ConfigReader(scaling).number_or("interpolation", "factor", 1, 0);
   for (float& slope : slopes) slope /= static_cast<float>(factor);
   return slopes;
 }
@@ -44,7 +55,7 @@ LanguageModelConfig jais_config(const formats::JsonObject& json, const formats::
   in.refuse_unless("scale_attn_by_inverse_layer_idx", false, "a scale for each layer");
   in.refuse_unless("add_cross_attention", false, "attention to another text");
   config.train_length = json.get_int_or("n_positions", 0, 0, int64_t{1} << 40);
-  if (const formats::JsonObject scaling = json.object_or_empty("alibi_scaling"); scaling.has("train_seq_len")) {
+  if (const formats::JsonObject scaling = jais_scaling(json); scaling.has("train_seq_len")) {
     config.train_length = scaling.get_int("train_seq_len", 1, int64_t{1} << 40);
   }
   t.block.activation = Activation::swiglu;
@@ -71,8 +82,8 @@ LanguageModelConfig jais_config(const formats::JsonObject& json, const formats::
 
 /// Without a factor, the slopes are divided by (keys / train_seq_len) if there are more keys than that.
 Interpolation jais_interpolation(const formats::JsonObject& json) {
-  const formats::JsonObject scaling = json.object_or_empty("alibi_scaling");
-  if (!scaling.has("train_seq_len") || scaling.has("factor")) return {};
+  const formats::JsonObject scaling = jais_scaling(json);
+  if (!scaling.has("train_seq_len")) return {};
   return {.dynamic = true, .from = scaling.get_int("train_seq_len", 1, int64_t{1} << 40)};
 }
 

@@ -96,7 +96,7 @@ DType type_of_parameter(const Source& source, const ParameterSpec& spec, const f
 Tensor load_parameter(const Source& source, const ParameterSpec& spec, const formats::WeightSource& weights,
                       const LanguageModelConfig& config) {
   const DType type = type_of_parameter(source, spec, weights);
-  if (type != DType::float32 && source.arrangement == Arrangement::plain) {
+  if (spec.is_matrix && source.arrangement == Arrangement::plain) {
     Tensor view = weights.view(source.tensors);
     if (view.defined()) {
       if (are_searched(weights)) weights.check_finite(source.tensors.front(), view);

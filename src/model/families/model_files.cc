@@ -4,6 +4,7 @@
 
 #include "core/check.h"
 #include "core/together.h"
+#include "core/warning.h"
 #include "formats/gguf.h"
 #include "formats/safetensors.h"
 #include "formats/weight_types.h"
@@ -92,7 +93,7 @@ void ModelFiles::open_gguf(const std::filesystem::path& file) {
 void ModelFiles::take(const Family& found, const Layout& layout, const formats::JsonObject& description) {
   family = found.name;
   layout_ = &layout;
-  config = layout.config(description, *weights);
+  config = config_of(layout, description, *weights, &warnings);
   apply_changes(description, config);
   check_layers(config, *weights);
   sources = sources_of(layout, *weights, config, parameter_specs(config));
@@ -143,7 +144,7 @@ LanguageModelConfig read_model_config(const std::filesystem::path& path) {
   if (!core::is_folder(path)) return open_model(path).config;
   const formats::JsonObject json = read_config_file(path);
   if (is_own_config(json)) return read_own_config(path).model;
-  LanguageModelConfig config = family_of_folder(json).folder.config(json, formats::Safetensors(path));
+  LanguageModelConfig config = config_of(family_of_folder(json).folder, json, formats::Safetensors(path));
   apply_changes(json, config);
   return config;
 }
@@ -158,6 +159,7 @@ LanguageModel LanguageModel::load(const std::filesystem::path& path,
                                   const std::function<void(LanguageModelConfig&)>& adjust) {
   const auto load_from = [&](const std::filesystem::path& place) {
     model::ModelFiles files(place);
+    for (const std::string& warning : files.warnings) core::warn(warning);
     if (adjust) adjust(files.config);
     LanguageModel model = without_values(files.config, files.tokenizer, files.origin());
     files.load(model.parameters());

@@ -20,7 +20,8 @@ struct ModelFiles {
   bool is_own = false;                   ///< our own layout
   std::string opened_as;                 ///< our own layout: the family as which other programs run it; empty: none
   std::vector<std::string> differences;  ///< our own layout: why they do not
-  std::vector<std::string> notes;        ///< what a user should know of how the weights are read
+  std::vector<std::string> notes;        ///< how the weights are read, where that is not as the file has them
+  std::vector<std::string> warnings;     ///< where the file contradicts itself
   Interpolation interpolation;           ///< how the model is meant to be read
   std::shared_ptr<const formats::WeightSource> weights;
   std::vector<Source> sources;                 ///< of each parameter

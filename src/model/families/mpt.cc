@@ -6,6 +6,7 @@
 
 #include "alibi/model_options.h"
 #include "formats/options.h"
+#include "model/config_fields.h"
 #include "model/families/config_reader.h"
 #include "model/families/family.h"
 #include "model/own_config.h"
@@ -202,30 +203,25 @@ std::vector<std::string> mpt_flaws(const formats::JsonObject& json) {
   return found;
 }
 
-/// The fields that GGUF has no key for, or that llama.cpp, which the format belongs to, does not compute.
+/// What the metadata and the tensors of a GGUF file say, and llama.cpp, which the format belongs to, computes. Every
+/// other field must have its usual value.
+constexpr std::string_view kMptGgufFields[] = {"layers",     "d_model",  "heads",         "kv_heads",   "expansion",
+                                               "activation", "norm_eps", "bias",          "vocab_size", "train_length",
+                                               "tied",       "clip_qkv", "alibi_bias_max"};
+
 std::vector<std::string> mpt_gguf_differences(const LanguageModelConfig& config) {
-  const TransformerConfig& t = config.transformer;
-  const auto& a = t.attention;
+  LanguageModelConfig usual;
+  usual.transformer.head.final_norm = true;
   std::vector<std::string> found;
-  const auto expect = [&](bool same, const char* field) {
-    if (!same) found.emplace_back(field);
-  };
-  expect(t.position == Position::alibi, "position");
-  expect(a.causal, "causal");
-  expect(a.alibi_slopes.empty(), "slopes");
-  expect(a.slope_training == SlopeTraining::fixed, "slope_training");
-  expect(a.sliding_window == 0, "window");
-  expect(a.softmax_scale == 0, "softmax_scale");
-  expect(!a.qk_norm, "qk_norm");
-  expect(t.block.activation == Activation::gelu || t.block.activation == Activation::gelu_tanh, "activation");
-  expect(t.block.norm == Norm::layer_norm, "norm");
-  expect(t.block.norm_bias == NormBias::same, "norm_bias");
-  expect(t.block.residual == Residual::sum, "residual");
-  expect(!t.embedding.norm, "embedding_norm");
-  expect(t.embedding.scale == 1, "embedding_scale");
-  expect(t.head.final_norm, "final_norm");
-  expect(t.head.logit_scale == 1, "logit_scale");
-  expect(!config.adaptive, "adaptive vocabulary");
+  for (const ConfigField& field : config_fields()) {
+    const bool matters = !field.more.training_only && field.more.json != nullptr && field.belongs_to(Position::alibi);
+    const bool is_said =
+        std::find(std::begin(kMptGgufFields), std::end(kMptGgufFields), field.name) != std::end(kMptGgufFields);
+    if (matters && !is_said && field.get(config) != field.get(usual)) found.emplace_back(field.name);
+  }
+  const Activation activation = config.transformer.block.activation;
+  if (activation != Activation::gelu && activation != Activation::gelu_tanh) found.emplace_back("activation");
+  if (config.adaptive) found.emplace_back("adaptive vocabulary");
   return found;
 }
 

@@ -156,7 +156,7 @@ void FamilyFolder::write_config(const LanguageModel& model, bool as_float32, con
     }
   }
   const formats::JsonObject read(formats::parse_json(config_, file.string()), file.string() + ": ");
-  const LanguageModelConfig before = layout_.config(read, *weights_);
+  const LanguageModelConfig before = config_of(layout_, read, *weights_);
   formats::OrderedJson changes = formats::OrderedJson::object();
   for (const ConfigField& field : config_fields()) {
     const OptionValue now = field.get(model.config());

@@ -97,10 +97,11 @@ Character character_at(std::string_view text, size_t at) {
 }
 
 size_t last_character(std::string_view text) {
-  for (size_t back = 1; back <= std::min<size_t>(4, text.size()); ++back) {
-    if (character_at(text, text.size() - back).length == back) return text.size() - back;
-  }
-  return text.size() - 1;
+  constexpr size_t longest = 4;
+  const auto continues = [](char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; };
+  size_t at = text.size() - 1;
+  while (at > 0 && text.size() - at < longest && continues(text[at])) --at;
+  return at + character_at(text, at).length == text.size() ? at : text.size() - 1;
 }
 
 size_t count_characters(std::string_view text) {

@@ -140,7 +140,7 @@ TEST(AttentionCuda, SlopesOfEveryKind) {
   c.options.alibi_slopes = {0, 0.5f, closed, 0.01f};
   c.options.alibi_slopes_after = {1, closed, 0.5f, 0};
   expect_right(c, true);
-  c.options.alibi_slopes = {1e6f, 1e20f, 3e38f, 100};
+  c.options.alibi_slopes = {1e6f, 1e20f, 0x1p126f, 100};
   c.options.alibi_slopes_after = {};
   expect_right(c, true);
 }

@@ -3,9 +3,15 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <limits>
+#include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
+#include "alibi/warning.h"
 #include "core/files.h"
 #include "formats/gguf.h"
 #include "formats/gguf_writer.h"
@@ -77,8 +83,68 @@ TEST(Convert, BlocksOfQ8AreThoseOfTheirPackage) {
   values[4] = 0.6269274f;
   std::string expected("\x00\x3c\x7f\x03\xfc\xfe\x01", 7);
   expected.resize(34);
-  EXPECT_EQ(formats::encoded(values, "Q8_0"), expected);
-  EXPECT_EQ(formats::encoded(std::vector<float>(32), "Q8_0"), std::string(34, '\0'));
+  EXPECT_EQ(formats::encoded(values, *formats::weight_type("Q8_0")), expected);
+  EXPECT_EQ(formats::encoded(std::vector<float>(32), *formats::weight_type("Q8_0")), std::string(34, '\0'));
+}
+
+TEST(Convert, NumbersThatDoNotFitAreRefusedByName) {
+  LanguageModel model(convertible(), 3);
+  const TemporaryFolder folder;
+  const auto set = [&](float value) {
+    for (Parameter* parameter : model.parameters()) {
+      if (parameter->name == "blocks.1.ffn.up_proj.weight") parameter->value.data<float>()[70] = value;
+    }
+  };
+  const auto write = [&](const char* type) { write_gguf(model, folder / "m.gguf", type); };
+  const auto refuses = [&](const char* type) {
+    expect_error([&] { write(type); }, "\"blk.1.ffn_up.weight\": number 70 is");
+    expect_error([&] { write(type); }, "--type bf16");
+    EXPECT_FALSE(core::path_exists(folder / "m.gguf"));
+  };
+  set(70'000);
+  refuses("f16");
+  set(8.4e6f);  // 127 x 65,520 and more have no scale
+  refuses("q8_0");
+  expect_error([&] { model.convert_weights(DType::q8_0); }, "\"blocks.1.ffn.up_proj.weight\": number 70 is");
+  set(3.4e38f);
+  refuses("bf16");
+  expect_error([&] { model.convert_weights(DType::bfloat16); }, "blocks.1.ffn.up_proj.weight");
+  write("f32");
+  std::filesystem::remove(folder / "m.gguf");
+  set(std::numeric_limits<float>::quiet_NaN());
+  refuses("f32");
+  for (const auto& [type, value] : {std::pair("f16", 65519.0f), {"q8_0", 8.32e6f}, {"bf16", 3.38e38f}}) {
+    set(value);
+    write(type);
+    formats::Gguf(folder / "m.gguf").load_finite_into("blk.1.ffn_up.weight", *std::make_unique<Tensor>(Shape{256, 64}));
+  }
+}
+
+TEST(Convert, TensorsOfAnotherTypeAreListed) {
+  LanguageModelConfig config = convertible();
+  config.transformer.d_model = 72;
+  config.transformer.block.expansion = 8.0 / 9;  // rows of 64: whole blocks
+  LanguageModel model(config, 3);
+  const TemporaryFolder folder;
+  std::vector<std::string> others;
+  for (const OtherType& other : write_gguf(model, folder / "m.gguf", "q8_0")) {
+    EXPECT_EQ(other.type, "f16");
+    others.push_back(other.tensor);
+  }
+  const std::vector<std::string> expected = {"token_embd.weight",   "blk.0.attn_qkv.weight", "blk.0.attn_output.weight",
+                                             "blk.0.ffn_up.weight", "blk.1.attn_qkv.weight", "blk.1.attn_output.weight",
+                                             "blk.1.ffn_up.weight"};
+  EXPECT_EQ(others, expected);
+  const formats::Gguf file(folder / "m.gguf");
+  EXPECT_EQ(file.info("blk.0.ffn_down.weight").dtype, "Q8_0");
+  EXPECT_TRUE(write_gguf(model, folder / "m.gguf", "f16").empty());
+
+  std::string warning;
+  set_warning_handler([&](std::string_view text) { warning = text; });
+  model.convert_weights(DType::q8_0);
+  set_warning_handler({});
+  EXPECT_EQ(warning.find("7 matrices keep their type"), 0) << warning;
+  EXPECT_NE(warning.find("blocks.0.attn.Wqkv.weight"), std::string::npos) << warning;
 }
 
 TEST(Convert, WhatAFormatCannotExpressIsRefusedByName) {
@@ -98,6 +164,11 @@ TEST(Convert, WhatAFormatCannotExpressIsRefusedByName) {
   refuses("qk_norm", [](TransformerConfig& t) { t.attention.qk_norm = true; });
   refuses("window", [](TransformerConfig& t) { t.attention.sliding_window = 9; });
   refuses("position", [](TransformerConfig& t) { t.position = Position::none; });
+  refuses("up_bias", [](TransformerConfig& t) { t.block.bias = true, t.block.up_bias = false; });
+  refuses("causal", [](TransformerConfig& t) { t.attention.causal = false; });
+  refuses("embedding_norm", [](TransformerConfig& t) { t.embedding.norm = true; });
+  refuses("normalized_head", [](TransformerConfig& t) { t.head.tied = false, t.head.normalized = true; });
+  refuses("slope_training", [](TransformerConfig& t) { t.attention.slope_training = SlopeTraining::learned; });
   refuses("residual", [](TransformerConfig& t) { t.block.residual = Residual::normed; });
   LanguageModelConfig grouped = convertible();
   grouped.transformer.attention.kv_heads = 1;

@@ -13,7 +13,9 @@
 #include "alibi/encoder_model.h"
 #include "alibi/language_model.h"
 #include "core/check.h"
+#include "formats/gguf.h"
 #include "formats/safetensors.h"
+#include "model/families/convert.h"
 #include "model/families/family.h"
 #include "shared_data.h"
 #include "temporary_folder.h"
@@ -286,6 +288,38 @@ TEST_P(GgufFile, GivesTheExpectedOutputs) {
     const double error = error_of(model.logits(expected.ids(name + ".ids")), expected.floats(name + ".logits"));
     EXPECT_TRUE(error <= tolerance) << name << ": " << error;
   }
+}
+
+/// In another type, and in our own layout.
+TEST_P(GgufFile, IsWrittenAgain) {
+  const std::filesystem::path file = fixtures() / "gguf" / (std::string(GetParam()) + ".gguf");
+  if (!std::filesystem::exists(file)) GTEST_SKIP() << file << " is not here";
+  const Expected inputs(fixtures() / "gguf" / (std::string(GetParam()) + ".expected.safetensors"));
+  const test::TemporaryFolder out;
+  const auto outputs = [&](const std::filesystem::path& path) {
+    if (!inputs.contains("short.hidden")) return LanguageModel::load(path).logits(inputs.ids("long.ids"));
+    return padded_states(EncoderModel::load(path), inputs_of(inputs, "long"), inputs.ids("long.ids").size(1));
+  };
+  const Tensor expected = outputs(file);
+  const auto metadata_of = [](const std::filesystem::path& path) {
+    formats::Json json = formats::Gguf(path).metadata().raw();
+    json.erase("general.file_type");
+    return json;
+  };
+  for (const auto& [type, tolerance] : {std::pair("f32", 1e-5), {"f16", 2e-3}, {"bf16", 2e-2}, {"q8_0", 5e-2}}) {
+    SCOPED_TRACE(type);
+    rewrite_gguf(file, out / "m.gguf", type);
+    EXPECT_EQ(metadata_of(out / "m.gguf"), metadata_of(file));
+    EXPECT_TRUE(test::relative_diff(test::doubles(outputs(out / "m.gguf")), test::doubles(expected)) <= tolerance);
+    const formats::Gguf before(file), after(out / "m.gguf");
+    for (const formats::TensorInfo& tensor : before.tensors()) {
+      if (after.info(tensor.name).dtype != tensor.dtype) continue;
+      const std::span<const std::byte> a = before.bytes(tensor.name), b = after.bytes(tensor.name);
+      EXPECT_TRUE(std::equal(a.begin(), a.end(), b.begin(), b.end())) << tensor.name;
+    }
+  }
+  write_own(LanguageModel::load(file), out / "own");
+  EXPECT_TRUE(test::relative_diff(test::doubles(outputs(out / "own")), test::doubles(expected)) <= 1e-5);
 }
 
 TEST_P(GgufFile, BrokenVariantsAreRefusedOrLoaded) {

@@ -170,6 +170,28 @@ TEST(GeneratedFamily, JaisInterpolatesAsItsConfigurationSays) {
   EXPECT_EQ(dynamic.config().train_length, 9);
   expect_error([&] { load(R"({"type": "yarn", "factor": 2.0})"); }, "yarn");
   expect_error([&] { load(R"({"type": "linear", "factor": 0.0})"); }, "factor");
+  // As the authors' JAISConfig does.
+  for (const char* scaling : {"{}", R"({"type": "linear"})", R"({"factor": 2.0})", "false", "2",
+                              R"({"type": "linear", "factor": 2.0, "train_seq_len": 9})",
+                              R"({"type": "linear", "factor": 2.0, "frob": 9})"}) {
+    expect_error([&] { load(scaling); }, "alibi_scaling");
+  }
+  EXPECT_EQ(load("null").slopes().front(), (std::vector<float>{0.25f, 0.125f}));
+}
+
+/// The authors' code divides by head_dim or its root only if scale_attn_weights is true.
+TEST(GeneratedFamily, JaisScalesItsScoresAsItsConfigurationSays) {
+  const auto scale = [](const char* keys) {
+    Generated made;
+    add_jais(made);
+    made.write(kJaisConfig + std::string(keys) + "}");
+    return LanguageModel::load(made.folder.path()).config().transformer.attention.softmax_scale;
+  };
+  EXPECT_EQ(scale(""), 0);  // the usual 1 / sqrt(head_dim)
+  EXPECT_EQ(scale(R"(, "mup_scale_qk_dot_by_d": true)"), 1.0 / (kWidth / kHeads));
+  EXPECT_EQ(scale(R"(, "scale_attn_weights": false)"), 1);
+  EXPECT_EQ(scale(R"(, "scale_attn_weights": false, "mup_scale_qk_dot_by_d": true)"), 1);
+  expect_error([&] { scale(R"(, "mup_embeddings_scale": false)"); }, "mup_embeddings_scale is false");
 }
 
 TEST(GeneratedFamily, OlderRefactFilesHaveTheirPartsApart) {

@@ -10,6 +10,7 @@
 
 #include "alibi/context.h"
 #include "alibi/language_model.h"
+#include "alibi/runtime.h"
 #include "bytes_touched.h"
 #include "core/files.h"
 #include "formats/safetensors.h"
@@ -55,8 +56,8 @@ Tensor some_ids(int64_t count) { return test::random_ids({1, count}, 5, kMptWord
 
 bool is_mapped(const Tensor& value) { return core::mapping_of(value.raw()) != nullptr; }
 
-TEST(LoadedWeights, MatricesOf16BitsStayInTheirFile) {
-  for (const DType dtype : {DType::bfloat16, DType::float16}) {
+TEST(LoadedWeights, MatricesStayInTheirFile) {
+  for (const DType dtype : {DType::bfloat16, DType::float16, DType::float32}) {
     const test::TemporaryFolder folder;
     write_mpt(folder, dtype);
     const LanguageModel model = LanguageModel::load(folder.path());
@@ -65,7 +66,7 @@ TEST(LoadedWeights, MatricesOf16BitsStayInTheirFile) {
       const bool is_matrix = parameter->value.axes() == 2;
       EXPECT_EQ(parameter->value.dtype(), is_matrix ? dtype : DType::float32) << parameter->name;
       EXPECT_EQ(is_mapped(parameter->value), is_matrix) << parameter->name;  // gate and up too: they are neighbours
-      bytes += parameter->value.elements() * (is_matrix ? 2 : 4);
+      bytes += parameter->value.elements() * (is_matrix ? static_cast<int64_t>(size_of(dtype)) : 4);
     }
     EXPECT_EQ(model.weight_bytes(), bytes);
     EXPECT_EQ(ModelFiles(folder.path()).types().front(), dtype);
@@ -120,9 +121,12 @@ TEST(LoadedWeights, InBf16PrecisionBfloat16WeightsAreNotCopied) {
 
 TEST(LoadedWeights, TrainingMakesFloat32CopiesAndLeavesTheFileAlone) {
   const test::TemporaryFolder folder;
-  write_mpt(folder, DType::bfloat16);
-  const std::string before = core::read_file(folder / "model.safetensors");
-  for (const Precision precision : {Precision::f32, Precision::bf16}) {
+  for (const auto& [dtype, precision] : {std::pair(DType::bfloat16, Precision::f32),
+                                         {DType::bfloat16, Precision::bf16},
+                                         {DType::float32, Precision::f32},
+                                         {DType::float32, Precision::bf16}}) {
+    write_mpt(folder, dtype);
+    const std::string before = core::read_file(folder / "model.safetensors");
     LanguageModel model = LanguageModel::load(folder.path());
     model.set_precision(precision);
     const Tensor ids = some_ids(20), expected = model.logits(ids);
@@ -137,8 +141,16 @@ TEST(LoadedWeights, TrainingMakesFloat32CopiesAndLeavesTheFileAlone) {
     for (Parameter* parameter : model.parameters()) parameter->value.fill(0);
     model.weights_changed();
     EXPECT_EQ(test::max_abs(model.logits(ids).to_floats()), 0);
+    EXPECT_EQ(core::read_file(folder / "model.safetensors"), before);
   }
-  EXPECT_EQ(core::read_file(folder / "model.safetensors"), before);
+}
+
+TEST(LoadedWeights, OpeningAFloat32ModelAllocatesItsVectorsAlone) {
+  const test::TemporaryFolder folder;
+  write_mpt(folder, DType::float32);
+  const int64_t before = tensor_bytes();
+  const LanguageModel model = LanguageModel::load(folder.path());
+  EXPECT_LE(tensor_bytes() - before, model.weight_bytes() / 20);
 }
 
 TEST(LoadedWeights, AFileThatBecomesSmallerIsAnError) {

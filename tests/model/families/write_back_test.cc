@@ -5,9 +5,12 @@
 #include <cstring>
 #include <filesystem>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "alibi/language_model.h"
+#include "alibi/warning.h"
 #include "core/files.h"
 #include "formats/json.h"
 #include "formats/safetensors.h"
@@ -102,6 +105,71 @@ INSTANTIATE_TEST_SUITE_P(All, WrittenBack,
                            std::replace(name.begin(), name.end(), '-', '_');
                            return name;
                          });
+
+/// A copy with a head of its own, and what its configuration says of that.
+void write_with_head(const fs::path& from, const test::TemporaryFolder& to, const std::string& embedding, bool tied) {
+  formats::OrderedJson json = formats::OrderedJson::parse(core::read_file(from / "config.json"));
+  json["tie_word_embeddings"] = tied;
+  formats::write_json(to / "config.json", json);
+  const formats::Safetensors weights(from);
+  std::vector<formats::NamedTensor> tensors;
+  for (const formats::TensorInfo& tensor : weights.tensors()) {
+    if (tensor.name == "lm_head.weight") continue;
+    Tensor values = Tensor::empty(tensor.shape);
+    weights.load_into(tensor.name, values);
+    tensors.push_back({tensor.name, values});
+    if (tensor.name.ends_with(embedding)) tensors.push_back({"lm_head.weight", test::random_tensor(tensor.shape, 9)});
+  }
+  formats::write_safetensors(to / "model.safetensors", tensors);
+}
+
+/// As transformers 5.24 does: it keeps both, and warns.
+TEST(WriteBack, ATrainedHeadBesideATiedEmbeddingIsKeptWithAWarning) {
+  if (!fs::exists(fixture("mpt"))) GTEST_SKIP() << "the fixtures are not here";
+  std::vector<std::string> warnings;
+  set_warning_handler([&](std::string_view warning) { warnings.emplace_back(warning); });
+  for (const auto& [name, embedding] : {std::pair("mpt", "wte.weight"),
+                                        {"bloom", "word_embeddings.weight"},
+                                        {"falcon-rw", "word_embeddings.weight"},
+                                        {"replit", "wte.weight"},
+                                        {"btlm", "wte.weight"},
+                                        {"jais", "wte.weight"}}) {
+    SCOPED_TRACE(name);
+    const test::TemporaryFolder tied, untied, saved;
+    write_with_head(fixture(name), tied, embedding, true);
+    write_with_head(fixture(name), untied, embedding, false);
+    const LanguageModel expected = LanguageModel::load(untied.path());
+    EXPECT_EQ(warnings.size(), 0);
+    LanguageModel model = LanguageModel::load(tied.path());
+    ASSERT_EQ(warnings.size(), 1);
+    EXPECT_NE(warnings.front().find("lm_head.weight differs from"), std::string::npos) << warnings.front();
+    EXPECT_FALSE(model.config().transformer.head.tied);
+    const Tensor ids = test::random_ids({1, 9}, 1, model.config().vocab_size);
+    EXPECT_TRUE(test::same_bits(model.logits(ids), expected.logits(ids)));
+    train_a_little(model);
+    model.save(saved.path());
+    EXPECT_TRUE(test::same_bits(LanguageModel::load(saved.path()).logits(ids), model.logits(ids)));
+    warnings.clear();
+  }
+  LanguageModel::load(fixture("jais"));  // repeats the embedding
+  EXPECT_EQ(warnings.size(), 0);
+  set_warning_handler({});
+}
+
+TEST(WriteBack, AnOwnFolderWithAHeadThatDiffersIsRefused) {
+  const test::TemporaryFolder folder;
+  LanguageModel(preset("tiny"), 1).save(folder.path());
+  const formats::Safetensors weights(folder.path());
+  std::vector<formats::NamedTensor> tensors;
+  for (const formats::TensorInfo& tensor : weights.tensors())
+    tensors.push_back({tensor.name, weights.load(tensor.name)});
+  tensors.push_back({"lm_head.weight", weights.load("transformer.wte.weight").clone()});
+  formats::write_safetensors(folder / "model.safetensors", tensors);
+  LanguageModel::load(folder.path());
+  tensors.back().tensor.data<float>()[3] += 1;
+  formats::write_safetensors(folder / "model.safetensors", tensors);
+  test::expect_error([&] { LanguageModel::load(folder.path()); }, "lm_head.weight differs from transformer.wte.weight");
+}
 
 TEST(WriteBack, ATiedHeadThatTheFileRepeatsFollowsTheEmbedding) {
   if (!fs::exists(fixture("jais"))) GTEST_SKIP() << "the fixtures are not here";

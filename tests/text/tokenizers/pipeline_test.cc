@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <deque>
 #include <string>
 #include <vector>
@@ -51,6 +52,7 @@ TEST(TokenizerJson, Normalizers) {
        "a b ",
        "a b "},
       {R"({"type": "Strip", "strip_left": true, "strip_right": true})", " \t ", ""},
+      {R"({"type": "Strip", "strip_left": true, "strip_right": true})", "\xc2\xa0\xc3\xa9 \xe3\x80\x80", "\xc3\xa9"},
       {R"({"type": "StripAccents"})",
        "e\xcc\x81"
        "a\xcc\x88x\xe0\xa4\xbe",
@@ -280,6 +282,27 @@ TEST(TokenizerJson, AddedTokens) {
   EXPECT_EQ(tokenizer.decode(Ids{0, 14, 18, 1}, false, false), "a <s> ab b");
   EXPECT_EQ(tokenizer.decode(Ids{0, 14, 18, 1}, true, false), "a ab b");
   EXPECT_EQ(tokenizer.end(), 20);
+}
+
+TEST(TokenizerJson, ASingleWordStandsBesideNoWordCharacter) {
+  const Pipeline pipeline(object(R"({"model": {"type": "BPE", "vocab": {"x": 0}, "merges": []}, "added_tokens": [
+      {"id": 1, "content": "ab", "single_word": true, "lstrip": false, "rstrip": false, "normalized": false,
+       "special": false}]})"));
+  const auto is_found = [&](const std::string& text) {
+    const Ids ids = pipeline.encode(text, true);
+    return std::find(ids.begin(), ids.end(), 1) != ids.end();
+  };
+  // U+E9, U+436, U+301, U+663 (a digit), U+4E2D, U+AA, U+2167 (a numeral), U+24D0 (a letter in a circle), U+203F (a
+  // tie)
+  for (const char* word : {"_", "1", "a", "\xc3\xa9", "\xd0\xb6", "\xcc\x81", "\xd9\xa3", "\xe4\xb8\xad", "\xc2\xaa",
+                           "\xe2\x85\xa7", "\xe2\x93\x90", "\xe2\x80\xbf", "\xe2\x80\x8d"}) {
+    EXPECT_FALSE(is_found(std::string(word) + "ab")) << word;
+    EXPECT_FALSE(is_found(std::string("ab") + word)) << word;
+  }
+  // U+B2, U+1F600, U+3000
+  for (const char* other : {"", " ", "-", "\xc2\xb2", "\xf0\x9f\x98\x80", "\xe3\x80\x80"}) {
+    EXPECT_TRUE(is_found(other + std::string("ab") + other)) << other;
+  }
 }
 
 TEST(TokenizerJson, Models) {
