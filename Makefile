@@ -37,7 +37,8 @@ lint:           ## check the format and the list of words, then run clang-tidy o
 	@scripts/words
 	@scripts/tidy
 
-install: build  ## install the library, its headers and the command under PREFIX
+install: configure ## install the library, its headers and the command under PREFIX
+	@cmake --build $(BUILD) --parallel $(JOBS) --target alibi_to_install
 	cmake --install $(BUILD) --prefix $(PREFIX)
 
 package:        ## make Debian packages, in build-debian, and a .tar.gz of all, in $(BUILD)-shared

@@ -100,7 +100,7 @@ void add_bench_generate(CLI::App& bench) {
   options->use.add_weights_to(command);
   add_cache_type(command, options->settings.cached);
   command.count("--held", options->settings.held, "Maximum number of keys per head; older keys count as evicted", 512);
-  command.count("--vocab-size", options->vocab_size, "Vocabulary size [the preset's]", 1, INT_MAX);
+  command.count("--vocab-size", options->vocab_size, fmt::format("Vocabulary size [{}]", vocab_default()), 1, INT_MAX);
   command.number("--seconds", options->settings.seconds, "Measuring time per context length in seconds");
   command.number("--longest", options->settings.longest,
                  "Maximum time to read a whole prompt in seconds; the time of slower prompts is estimated");

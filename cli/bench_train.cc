@@ -121,7 +121,7 @@ void add_bench_train(CLI::App& bench) {
                 "Number of tokens per step, rounded down to whole sequences");
   command.count("--micro-batch-tokens", options->settings.micro_batch_tokens,
                 "Maximum number of tokens per micro-batch");
-  command.count("--vocab-size", options->vocab_size, "Vocabulary size [the preset's]", 1, INT_MAX);
+  command.count("--vocab-size", options->vocab_size, fmt::format("Vocabulary size [{}]", vocab_default()), 1, INT_MAX);
   command.number("--seconds", options->settings.seconds, "Measuring time per point in seconds");
   command.number("--longest", options->settings.longest,
                  "Maximum time of a single step in seconds; slower points are skipped");

@@ -10,11 +10,12 @@
 #include <utility>
 
 #include "core/check.h"
-#include "edit_distance.h"
+#include "core/files.h"
 #include "formats/json.h"
 #include "numbers.h"
 #include "outline.h"
 #include "ranks.h"
+#include "suggestion.h"
 
 namespace alibi::cli {
 namespace {
@@ -29,10 +30,16 @@ formats::OptionRange range_of(int64_t least, int64_t most) {
   return range;
 }
 
-/// Choices of all options, set by Command::choices().
-std::map<const CLI::Option*, std::vector<std::string>>& all_choices() {
-  static std::map<const CLI::Option*, std::vector<std::string>> choices;
-  return choices;
+/// What the parser does not know of an option.
+struct OptionMore {
+  std::vector<std::string> choices;  // set by Command::choices()
+  bool rare = false;                 // set by Command::rare()
+  /// For a list: what is wrong with one of its values, or "".
+  std::function<std::string(const std::string&)> wrong_value;
+};
+std::map<const CLI::Option*, OptionMore>& more() {
+  static std::map<const CLI::Option*, OptionMore> all;
+  return all;
 }
 
 /// The keys of an option in a file of options: "text" for TEXT, "learning-rate" for --learning-rate, and former names.
@@ -63,7 +70,7 @@ Command::Command(CLI::App& app, const std::string& name, const std::string& desc
     : app_(app.add_subcommand(name, description)) {}
 
 void Command::model(std::string& folder, bool required) {
-  app_->add_option("MODEL", folder, "Model folder")->required(required)->type_name("");
+  app_->add_option("MODEL", folder, "Model folder or GGUF file")->required(required)->type_name("");
 }
 
 void Command::texts(std::vector<std::string>& texts, bool required, const std::string& help, const std::string& name) {
@@ -82,7 +89,12 @@ void Command::repeated(const std::string& name, std::vector<std::string>& values
 
 void Command::list(const std::string& name, std::vector<std::string>& values, const std::string& help) {
   const std::string now = fmt::format("{}", fmt::join(values, ","));
-  app_->add_option(name, values, with_default(help, now))->type_name("LIST")->delimiter(',')->allow_extra_args(false);
+  CLI::Option* option = app_->add_option(name, values, with_default(help, now));
+  option->type_name("NAME,...")->delimiter(',')->allow_extra_args(false);
+  more()[option].wrong_value = [option](const std::string& word) {
+    const std::vector<std::string>& known = more()[option].choices;
+    return std::find(known.begin(), known.end(), word) == known.end() ? "unknown" : "";
+  };
 }
 
 void Command::value(const std::string& names, const std::string& type, const std::string& help,
@@ -119,11 +131,9 @@ void Command::counts(const std::string& name, std::vector<int64_t>& values, cons
     word = std::to_string(count);
     return wrong;
   };
-  app_->add_option(name, values, help)
-      ->type_name("LIST")
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->transform(CLI::Validator(check, "", "count"));
+  CLI::Option* option = app_->add_option(name, values, help);
+  option->type_name("N,...")->delimiter(',')->allow_extra_args(false)->transform(CLI::Validator(check, "", "count"));
+  more()[option].wrong_value = [check](std::string word) { return check(word); };
 }
 
 void Command::seed(uint64_t& value) {
@@ -175,8 +185,8 @@ void Command::read_options(const std::string& json_file, const std::vector<std::
   std::vector<std::pair<CLI::Option*, std::string>> settings;
   for (const std::string& key : file.keys()) {
     const auto found = known.find(key);
-    check_usage(found != known.end(), "[config] {}: there is no option '{}'; did you mean '{}'?", json_file, key,
-                nearest(key, names));
+    check_usage(found != known.end(), "[config] {}: there is no option '{}'{}", json_file, key,
+                did_you_mean(suggested(key, names)));
     CLI::Option* option = found->second;
     const auto is_given = [](const CLI::Option* other) { return other->count() > 0; };
     const auto& excluded = option->get_excludes();
@@ -223,8 +233,10 @@ void Command::exclude(const std::string& name, const std::string& other) {
 }
 
 void Command::choices(const std::string& name, std::vector<std::string> values) {
-  all_choices()[app_->get_option(name)] = std::move(values);
+  more()[app_->get_option(name)].choices = std::move(values);
 }
+
+void Command::rare(const std::string& name) { more()[app_->get_option(name)].rare = true; }
 
 void Command::hide(const std::string& name) { app_->get_option(name)->group(""); }
 
@@ -239,19 +251,52 @@ std::string full_name(const CLI::App& app) {
 std::string Command::full_name() const { return cli::full_name(*app_); }
 
 void Command::runs(std::function<void()> body) {
-  app_->callback([command = *this, body = std::move(body)] {
+  runs_over_ranks([command = *this, body = std::move(body)] {
     refuse_ranks(command.full_name());
     body();
   });
 }
 
-void Command::runs_over_ranks(std::function<void()> body) { app_->callback(std::move(body)); }
+void Command::runs_over_ranks(std::function<void()> body) {
+  app_->callback([app = app_, body = std::move(body)] {
+    std::vector<std::string> arguments;
+    for (const CLI::Option* option : app->get_options()) {
+      if (!option->get_positional()) continue;
+      arguments.insert(arguments.end(), option->results().begin(), option->results().end());
+    }
+    const std::string wrong = values_after_list(*app, arguments);
+    check_usage(wrong.empty(), "[{}] {}", app->get_name(), wrong);
+    body();
+  });
+}
 
 std::vector<std::string> shown_names(const CLI::Option& option) {
   std::vector<std::string> names;
   for (const std::string& name : option.get_snames()) names.push_back("-" + name);
   if (!option.get_lnames().empty()) names.push_back("--" + option.get_lnames().front());
   return names;
+}
+
+std::string values_after_list(const CLI::App& command, const std::vector<std::string>& words) {
+  for (const CLI::Option* option : command.get_options()) {
+    const auto known = more().find(option);
+    if (option->count() == 0 || known == more().end() || !known->second.wrong_value) continue;
+    std::vector<std::string> values = option->results();
+    const size_t given = values.size();
+    for (const std::string& word : words) {
+      if (!core::path_exists(word) && known->second.wrong_value(word).empty()) values.push_back(word);
+    }
+    if (values.size() == given) continue;
+    const std::string name = shown_names(*option).back();
+    return fmt::format("{}: no such file; the values of {} are separated by commas: {} {}", values[given], name, name,
+                       fmt::join(values, ","));
+  }
+  return {};
+}
+
+bool is_rare(const CLI::Option& option) {
+  const auto known = more().find(&option);
+  return known != more().end() && known->second.rare;
 }
 
 CLI::App& add_command_group(CLI::App& app, const std::string& name, const std::string& description) {
@@ -273,8 +318,8 @@ OptionOutline outline_of(const CLI::Option& option) {
   outline.group = option.get_group();
   outline.is_list = option.get_delimiter() != '\0';
   outline.repeats = option.get_expected_max() > 1 && !outline.is_list;
-  const auto choices = all_choices().find(&option);
-  if (choices != all_choices().end()) outline.choices = choices->second;
+  const auto known = more().find(&option);
+  if (known != more().end()) outline.choices = known->second.choices;
   return outline;
 }
 

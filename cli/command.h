@@ -25,7 +25,7 @@ class Command {
  public:
   Command(CLI::App& app, const std::string& name, const std::string& description);
 
-  /// The argument MODEL, a model folder.
+  /// The argument MODEL, a model folder or a GGUF file.
   void model(std::string& folder, bool required = true);
   /// Arguments: files, folders or "-". Help calls them `name`.
   void texts(std::vector<std::string>& texts, bool required, const std::string& help, const std::string& name = "TEXT");
@@ -62,6 +62,8 @@ class Command {
   /// The values of an option, for completion (outline.h). This function does not restrict the accepted values.
   void choices(const std::string& name, std::vector<std::string> values);
 
+  /// Shows the option in `--help all` only.
+  void rare(const std::string& name);
   /// Accepts the option, but does not show it in help, completion or the manual page.
   void hide(const std::string& name);
   /// The help shows options added after this call under this title.
@@ -77,8 +79,9 @@ class Command {
   bool given(const std::string& name) const;
 
   std::string full_name() const;
-  /// Sets the function that is called after the whole command line has been parsed. Under mpirun the command is
-  /// refused, because each process would do all of the work and write the same files.
+  /// Sets the function that is called after the whole command line has been parsed. Values after a list, as in
+  /// `--lengths 128 256`, are refused before (outline.h). Under mpirun the command is refused, because each process
+  /// would do all of the work and write the same files.
   void runs(std::function<void()> body);
   /// The same for a command that divides its work over the ranks of mpirun. `body` calls join_ranks().
   void runs_over_ranks(std::function<void()> body);

@@ -72,8 +72,8 @@ TrainOptions train_options(const std::string& preset, const GivenOptions<TrainOp
   options.seed = seed;
   if (tokens) options.train_tokens = *tokens;
   if (!given.has("batch_tokens") && options.batch_tokens > options.train_tokens) {
-    say("The batch is reduced to {} tokens, the length of the training text; the preset has {}\n",
-        core::format_integer(options.train_tokens), core::format_integer(options.batch_tokens));
+    say("--batch-tokens is reduced from {} to {}, the number of tokens to train on\n",
+        core::format_integer(options.batch_tokens), core::format_integer(options.train_tokens));
     options.batch_tokens = options.train_tokens;
   }
   return options;
@@ -88,10 +88,7 @@ void say_precision(Precision precision, const GivenOptions<TrainOptions>& given,
 
 report::ProgressOptions lines_without_terminal() {
   report::ProgressOptions options;
-  options.line = [](std::string_view line) {
-    say("{}\n", line);
-    flush_output();
-  };
+  options.line = [](std::string_view line) { say_progress(line); };
   return options;
 }
 
@@ -105,6 +102,11 @@ void add_preset(Command& command, std::string& preset) {
   command.text("--preset", preset, "NAME",
                fmt::format("Preset of model size and training settings: {}", fmt::join(preset_names(), ", ")));
   command.choices("--preset", preset_names());
+}
+
+std::string vocab_default() {
+  return training::default_among_presets(
+      [](const std::string& name) { return std::to_string(preset(name).vocab_size); });
 }
 
 void add_tokenizer(Command& command, TokenizerChoice& choice) {
@@ -170,8 +172,10 @@ void ModelUse::apply(LanguageModel& model) const {
 }
 
 void add_dropout(Command& command, std::optional<double>& dropout) {
-  command.number("--dropout", dropout, "Dropout rate in training (0 disables every kind of dropout) [the preset's]",
-                 {.least = 0});
+  const std::string usual = training::default_among_presets(
+      [](const std::string& name) { return fmt::format("{:g}", alibi::preset(name).transformer.block.dropout); });
+  command.number("--dropout", dropout,
+                 fmt::format("Dropout rate in training (0 disables every kind of dropout) [{}]", usual), {.least = 0});
 }
 
 void add_field(Command& command, std::string& field) {

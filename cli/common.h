@@ -61,6 +61,8 @@ void say_precision(Precision precision, const GivenOptions<TrainOptions>& given,
 std::vector<std::string> position_names();
 
 void add_preset(Command& command, std::string& preset);
+/// "257 for tiny": the vocabulary of the presets, for help.
+std::string vocab_default();
 void add_tokenizer(Command& command, TokenizerChoice& choice);
 /// Of training; for precision_from().
 void add_precision(Command& command, std::string& precision);
@@ -84,12 +86,12 @@ struct ModelUse {
  private:
   std::optional<DType> weight_type() const;
 };
-/// Stays empty unless the option is given; then the preset's value is used.
+/// Stays empty unless the option is given. Without it the preset's value is used.
 void add_dropout(Command& command, std::optional<double>& dropout);
 void add_field(Command& command, std::string& field);
 void add_valid(Command& command, std::vector<std::string>& texts);
 
-/// For long work: prints a progress line to standard output every few seconds if there is no terminal.
+/// For long work: prints a progress line to standard error every few seconds if there is no terminal.
 report::ProgressOptions lines_without_terminal();
 
 /// Calls work(progress). The progress is shown on the terminal until the work is done.

@@ -13,6 +13,7 @@
 #include "commands.h"
 #include "common.h"
 #include "compare/compare_over.h"
+#include "compare/held_out.h"
 #include "core/check.h"
 #include "core/files.h"
 #include "formats/json.h"
@@ -220,8 +221,11 @@ void add_compare(CLI::App& app) {
   command.flag("--one-pass,--stream", options->one_pass,
                "Also evaluate in one pass, where each token sees all preceding text");
   add_interpolation(command, options->interpolation, "ALiBi: also evaluate with the slopes divided by X");
+  const std::string scored = training::default_among_presets([](const std::string& name) {
+    return std::to_string(comparison::tokens_to_score(name, 16 * training_defaults(name).train_length));
+  });
   command.count("--eval-tokens", options->eval_tokens,
-                "Number of held-out tokens to score, spread evenly over the held-out files [the preset's]");
+                fmt::format("Number of held-out tokens to score, in blocks spread evenly over the text [{}]", scored));
   command.count(
       "--sample-tokens", options->sample_tokens,
       "Number of tokens that each model generates as a sample (0 generates none) [4 times the training length]", 0);
@@ -248,6 +252,7 @@ void add_compare(CLI::App& app) {
                         "Learning rates to try for each method on part of the training text; the best is used [0.5, 1, "
                         "2 and 4 times --learning-rate]");
   options->add_to(command);
+  command.rare("--min-count");
   command.examples(
       "  alibi compare\n"
       "  alibi compare novels/train --valid novels/valid --out novels-report\n"

@@ -144,6 +144,22 @@ void write_rows(const LanguageModel& model, const std::vector<EmbedItem>& items,
   });
 }
 
+/// Subtracts the mean of the targets from all vectors, and scales them to length 1.
+void center(std::vector<float>& targets, std::vector<float>& queries, size_t width) {
+  std::vector<double> mean(width);
+  const auto count = static_cast<double>(targets.size() / width);
+  for (size_t i = 0; i < targets.size(); ++i) mean[i % width] += double{targets[i]} / count;
+  for (std::vector<float>* vectors : {&targets, &queries}) {
+    for (auto vector = vectors->begin(); vector != vectors->end(); vector += static_cast<int64_t>(width)) {
+      std::vector<double> centred(width);
+      for (size_t i = 0; i < width; ++i) centred[i] = double{vector[static_cast<int64_t>(i)]} - mean[i];
+      const double norm = std::sqrt(std::inner_product(centred.begin(), centred.end(), centred.begin(), 0.0));
+      std::transform(centred.begin(), centred.end(), vector,
+                     [norm](double value) { return static_cast<float>(norm > 0 ? value / norm : 0); });
+    }
+  }
+}
+
 /// For each text, the texts of the other list with the largest cosines.
 void say_similarity(const EmbedCommand& options, const LanguageModel& model, const std::vector<EmbedItem>& items) {
   const std::vector<EmbedItem> others = read_items(options.similarity, options.kind(), options.field);
@@ -157,8 +173,12 @@ void say_similarity(const EmbedCommand& options, const LanguageModel& model, con
     warn_of_cut(options, embedder.cut());
     return all;
   };
-  const std::vector<float> targets = vectors_of(others), queries = vectors_of(items);
+  check_usage(!options.center || others.size() > 1,
+              "[embed] --center subtracts the mean of the texts of --similarity, and there is only one; give more, or "
+              "leave it out");
+  std::vector<float> targets = vectors_of(others), queries = vectors_of(items);
   const auto width = static_cast<size_t>(model.config().transformer.d_model);
+  if (options.center) center(targets, queries, width);
   for (size_t q = 0; q < items.size(); ++q) {
     std::vector<std::pair<double, size_t>> cosines;
     for (size_t t = 0; t < others.size(); ++t) {
@@ -197,7 +217,9 @@ void check_options(EmbedCommand& options) {
               "[embed] {} cannot be used with --late-chunking",
               options.token_vectors ? "--token-vectors" : "--similarity");
   options.embed.pooling = pooling_from(options.pooling);
-  if (!options.similarity.empty()) options.embed.normalize = true;
+  check_usage(!options.center || !options.similarity.empty(),
+              "[embed] --center changes the cosines of --similarity; give --similarity too");
+  if (!options.similarity.empty()) options.embed.normalize = !options.center;
 }
 
 void run_embed(EmbedCommand options, const Command& command) {
@@ -319,6 +341,8 @@ void add_embed(CLI::App& app) {
   command.repeated("--similarity", options->similarity, "TEXT",
                    "Print, for each text, the most similar texts of this file or folder and their cosines");
   command.count("--top", options->top, "Number of similar texts that --similarity prints");
+  command.flag("--center", options->center,
+               "With --similarity: subtract the mean vector of its texts first, so that cosines differ more");
   command.count(
       "--check-float32", options->check_float32,
       "Also compute the first N texts in float32, and show the cosines between both vectors (with --out or --json)");
@@ -331,7 +355,7 @@ void add_embed(CLI::App& app) {
   command.examples(
       "  alibi embed encoder/ sentences.txt -o vectors.npy --normalize\n"
       "  alibi embed encoder/ --whole-files letters/ | jq -c .embedding\n"
-      "  alibi embed encoder/ questions.txt --similarity answers.jsonl --top 3\n"
+      "  alibi embed encoder/ questions.txt --similarity answers.jsonl --center --top 3\n"
       "  echo 'a line' | alibi embed model/ --pooling last");
   command.runs_over_ranks([options, command] { run_embed(*options, command); });
 }

@@ -22,6 +22,7 @@ struct EmbedCommand : CommonOptions {
   int64_t check_float32 = 0, check_skip = 0;
   bool whole = false, late_chunking = false, token_vectors = false;
   int64_t max_tokens = 0, top = 10;
+  bool center = false;  ///< with `similarity`
   EmbedOptions embed;
   ModelUse use;
 

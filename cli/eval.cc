@@ -15,11 +15,13 @@
 #include "alibi/training_data.h"
 #include "commands.h"
 #include "common.h"
+#include "compare/held_out.h"
 #include "context_limits.h"
 #include "core/check.h"
 #include "core/format.h"
 #include "eval_scoring.h"
 #include "eval_text.h"
+#include "evaluate/checks.h"
 #include "evaluation_output.h"
 #include "model/position.h"
 #include "ranks.h"
@@ -32,9 +34,10 @@ constexpr const char* kScorings[] = {"windows", "harness", "llama"};
 
 struct EvalCommand : CommonOptions {
   EvalText text;
-  std::vector<int64_t> lengths;   ///< if empty, default_lengths are used
-  std::optional<int64_t> stride;  ///< if absent, windows do not overlap
-  bool one_pass = false;          ///< evaluate in one pass, in addition to the requested lengths
+  std::vector<int64_t> lengths;        ///< if empty, default_lengths are used
+  std::optional<int64_t> stride;       ///< if absent, windows do not overlap
+  std::optional<int64_t> eval_tokens;  ///< if absent, all tokens are scored
+  bool one_pass = false;               ///< evaluate in one pass, in addition to the requested lengths
   ModelUse use;
   bool per_position = false;
   std::string scoring = kScorings[0];
@@ -145,6 +148,19 @@ std::optional<LanguageModel> float32_model(const EvalCommand& options) {
   return model;
 }
 
+/// The parts of the text that are scored with --eval-tokens. Each is as long as the longest window, so all lengths
+/// score the same tokens.
+std::vector<Segment> segments_of(const EvalCommand& options, const LanguageModel& model,
+                                 const std::vector<int64_t>& lengths, const ScoredText& text) {
+  if (!options.eval_tokens) return {};
+  const int64_t all = std::ssize(text.stream.tokens);
+  const std::vector<int64_t> usual = default_lengths(model.config());
+  const int64_t longest = std::ranges::max(lengths.empty() ? usual : lengths);
+  check_usage(std::min(*options.eval_tokens, all) >= std::min(longest, all),
+              "[eval] --eval-tokens is {}, expected at least the longest length, {}", *options.eval_tokens, longest);
+  return evaluation::spread_blocks(all, *options.eval_tokens, longest);
+}
+
 void run_eval(EvalCommand& options, const Command& command) {
   join_ranks(command);
   options.apply();
@@ -154,11 +170,12 @@ void run_eval(EvalCommand& options, const Command& command) {
   const bool windows = options.scoring == kScorings[0];
   check_usage(std::find(std::begin(kScorings), std::end(kScorings), options.scoring) != std::end(kScorings),
               "[eval] there is no scoring called '{}'; choose from {}", options.scoring, fmt::join(kScorings, ", "));
-  check_usage(
-      windows || (!options.stride && !options.one_pass && !options.per_position && !options.check_float32),
-      "[eval] --stride, --one-pass, --per-position and --check-float32 apply to --scoring windows; leave them out, or "
-      "--scoring {}",
-      options.scoring);
+  check_usage(windows || (!options.stride && !options.eval_tokens && !options.one_pass && !options.per_position &&
+                          !options.check_float32),
+              "[eval] --stride, --eval-tokens, --one-pass, --per-position and --check-float32 apply to --scoring "
+              "windows; leave "
+              "them out, or --scoring {}",
+              options.scoring);
   check_usage(
       options.one_pass || !(options.context.evicts() || options.context.cached),
       "[eval] --cache-type, --memory and --eviction-tolerance apply to --one-pass only; add --one-pass, or leave "
@@ -175,7 +192,9 @@ void run_eval(EvalCommand& options, const Command& command) {
   }
   const ScoredText text =
       with_progress([&](const TextProgress& progress) { return text_of(options.text, model.tokenizer(), progress); });
-  const int64_t bytes = text.bytes;
+  const std::vector<Segment> segments = segments_of(options, model, lengths, text);
+  const int64_t all = std::ssize(text.stream.tokens), to_score = segments.empty() ? all : evaluation::size_of(segments);
+  const int64_t bytes = comparison::bytes_of(model.tokenizer(), text.stream.tokens, text.bytes, segments);
   const std::optional<double> trained_on = part_trained_on(options.text, text);
 
   check_same_machines();
@@ -197,8 +216,9 @@ void run_eval(EvalCommand& options, const Command& command) {
     EvaluateOptions evaluate_options;
     evaluate_options.length = length;
     evaluate_options.stride = options.stride.value_or(length);
+    evaluate_options.segments = segments;
     const Evaluation evaluation = evaluate_with_progress(model, text.stream.tokens, evaluate_options, world());
-    const int64_t scored = scored_bytes(evaluation, bytes, text.stream.tokens.size());
+    const int64_t scored = scored_bytes(evaluation, bytes, to_score);
     say("{:>8}  {}{:>10}  {:>10.4f}  {:>9}  {:>8}\n", length, stride_column(evaluation.stride),
         core::format_perplexity(evaluation.perplexity()), evaluation.bits_per_byte(scored), evaluation.tokens,
         core::format_count(evaluation.tokens_per_second()));
@@ -214,18 +234,17 @@ void run_eval(EvalCommand& options, const Command& command) {
   std::optional<StreamEvaluation> stream;
   nlohmann::ordered_json of_stream = nlohmann::ordered_json::object();
   if (options.one_pass) {
-    stream = evaluate_stream_with_progress(model, text.stream.tokens, options.context);
+    stream = evaluate_stream_with_progress(model, text.stream.tokens, options.context, segments);
     say("{:>8}  {}{:>10}  {:>10.4f}  {:>9}  {:>8}\n", "one-pass", stride_column(1),
         core::format_perplexity(stream->perplexity()), stream->bits_per_byte(bytes), stream->tokens,
         core::format_count(stream->tokens_per_second()));
     if (float32) {
       ContextOptions context = options.context;
       context.cached = DType::float32;
-      const StreamEvaluation exact = evaluate_stream_with_progress(*float32, text.stream.tokens, context);
+      const StreamEvaluation exact = evaluate_stream_with_progress(*float32, text.stream.tokens, context, segments);
       add_float32(stream->perplexity(), exact.perplexity(), of_stream);
     }
   }
-  const auto all = static_cast<int64_t>(text.stream.tokens.size());
   const auto longest = std::max_element(lengths.begin(), lengths.end());
   if (longest != lengths.end() && *longest > all) {
     say("The text has {} tokens, fewer than the length {}, so it is scored in one window\n", core::format_integer(all),
@@ -261,6 +280,8 @@ void add_eval(CLI::App& app) {
   command.counts("--lengths", options->lengths, "Window lengths in tokens [1, 2, 4 and 8 times the training length]");
   command.count("--stride", options->stride,
                 "Number of tokens by which the window advances; smaller values give more context [the window length]");
+  command.count("--eval-tokens", options->eval_tokens,
+                "Number of tokens to score, in blocks spread evenly over the text [all]");
   command.flag("--one-pass,--stream", options->one_pass,
                "Evaluate in one pass, where each token sees all preceding text; add --lengths to evaluate windows too");
   command.text("--scoring", options->scoring, "NAME",

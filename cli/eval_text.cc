@@ -15,6 +15,7 @@
 #include "text/data_folder.h"
 #include "text/stream.h"
 #include "text/text_sketch.h"
+#include "train/checkpoint.h"
 #include "train/identity.h"
 
 namespace alibi::cli {
@@ -27,7 +28,7 @@ struct TrainingText {
 };
 
 TrainingText training_text(const std::string& model) {
-  const std::filesystem::path file = std::filesystem::path(model) / "train.json";
+  const std::filesystem::path file = training::run_folder_of(model) / "train.json";
   check(core::path_exists(file),
         "[eval] {} does not exist; `alibi train` writes this file, which names the held-out text", file.string());
   const formats::JsonObject settings = formats::read_json_object(file);
@@ -41,7 +42,7 @@ TrainingText training_text(const std::string& model) {
 }
 
 void check_unchanged(const EvalText& options, const TrainingText& training, std::span<const int32_t> tokens) {
-  const std::optional<training::TrainedOn> known = training::read_trained_on(options.model);
+  const std::optional<training::TrainedOn> known = training::read_trained_on(training::run_folder_of(options.model));
   check(!known || known->held_out_fingerprint == training::fingerprint(tokens),
         "[eval] the text has changed since the training, so the held-out part of {} is different now; restore the "
         "text, or give TEXT",
@@ -94,7 +95,7 @@ ScoredText encoded(const EvalText& options, const Tokenizer& tokenizer, const st
 
 std::optional<double> part_trained_on(const EvalText& options, const ScoredText& text) {
   try {
-    const std::optional<training::TrainedOn> known = training::read_trained_on(options.model);
+    const std::optional<training::TrainedOn> known = training::read_trained_on(training::run_folder_of(options.model));
     const std::optional<double> part = known ? text::part_in(known->text, text.stream.tokens) : std::nullopt;
     if (part && *part >= kPartToWarnOf) warn_of(*part, options);
     return part;

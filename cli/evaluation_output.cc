@@ -23,17 +23,18 @@ Evaluation evaluate_with_progress(const LanguageModel& model, std::span<const in
   return evaluation::evaluate_over(group, model, tokens, options);
 }
 
-int64_t scored_bytes(const Evaluation& evaluation, int64_t bytes, size_t tokens) {
+int64_t scored_bytes(const Evaluation& evaluation, int64_t bytes, int64_t tokens) {
   const double share = static_cast<double>(evaluation.tokens) / static_cast<double>(tokens);
   return std::max<int64_t>(1, std::llround(share * static_cast<double>(bytes)));
 }
 
 StreamEvaluation evaluate_stream_with_progress(const LanguageModel& model, std::span<const int32_t> tokens,
-                                               const ContextOptions& context) {
+                                               const ContextOptions& context, const std::vector<Segment>& segments) {
   report::Progress progress(stderr, lines_without_terminal());
   progress.begin("evaluate in one pass");
   EvaluateStreamOptions options;
   options.context = context;
+  options.segments = segments;
   options.on_progress = [&](int64_t scored, int64_t all) {
     progress.update(static_cast<double>(scored) / static_cast<double>(all));
   };

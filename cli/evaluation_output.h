@@ -15,10 +15,12 @@ namespace alibi::cli {
 Evaluation evaluate_with_progress(const LanguageModel& model, std::span<const int32_t> tokens, EvaluateOptions options,
                                   ranks::Group* group = nullptr);
 
-/// The share of a text's bytes that belongs to the scored tokens: all of them, or the masked ones of an encoder.
-int64_t scored_bytes(const Evaluation& evaluation, int64_t bytes, size_t tokens);
+/// The share of the bytes of `tokens` tokens that belongs to the scored ones: all of them, or the masked ones of an
+/// encoder.
+int64_t scored_bytes(const Evaluation& evaluation, int64_t bytes, int64_t tokens);
 StreamEvaluation evaluate_stream_with_progress(const LanguageModel& model, std::span<const int32_t> tokens,
-                                               const ContextOptions& context = {});
+                                               const ContextOptions& context = {},
+                                               const std::vector<Segment>& segments = {});
 nlohmann::ordered_json stream_json(const StreamEvaluation& stream, int64_t bytes);
 
 /// The object that `compare` also writes into results.json. `bytes` is the size of the text that the tokens represent.

@@ -78,6 +78,7 @@ void GivenOptions<Options>::add(Command& command, const formats::Option<Options>
     const std::string flag = training::option_word(option);
     command.flag(*is_on ? flag : names, training::flag_help(option),
                  [this, &option, value = !*is_on] { values_[option.name] = value; });
+    if (option.rare) command.rare(*is_on ? flag : name);
     if (!*is_on) return;
   }
   command.value(names, type, help_of(option), [this, &option, choices, kind](const std::string& word) {
@@ -88,6 +89,7 @@ void GivenOptions<Options>::add(Command& command, const formats::Option<Options>
   });
   if (std::holds_alternative<bool>(kind)) command.hide(name);  // needed for `causal: false` in train.json
   if (!choices.empty()) command.choices(name, choices);
+  if (option.rare) command.rare(name);
   if (option.instead_of) command.exclude(name, "--" + training::option_key(option.instead_of));
 }
 

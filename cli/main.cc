@@ -22,11 +22,11 @@
 #include "command.h"
 #include "commands.h"
 #include "core/memory_reserve.h"
-#include "edit_distance.h"
 #include "outline.h"
 #include "output.h"
 #include "ranks.h"
 #include "stop_signals.h"
+#include "suggestion.h"
 
 namespace alibi::cli {
 namespace {
@@ -55,8 +55,8 @@ const CLI::App& called(const CLI::App& app) {
   return deeper.empty() ? app : called(*deeper.front());
 }
 
-/// The option with the name or former name closest to the typed word. Returns its current name.
-std::string nearest_option(const std::string& word, const CLI::App& command) {
+/// The option that the typed word means, by its current name; "" if none is like it.
+std::string suggested_option(const std::string& word, const CLI::App& command) {
   std::map<std::string, std::string> known;  // each name, and the current name of its option
   for (const CLI::Option* option : command.get_options()) {
     if (option->get_group().empty()) continue;  // hidden option
@@ -66,7 +66,8 @@ std::string nearest_option(const std::string& word, const CLI::App& command) {
   }
   std::vector<std::string> names;
   for (const auto& entry : known) names.push_back(entry.first);
-  return names.empty() ? "" : known.at(nearest(word, names));
+  const std::string name = suggested(word, names);
+  return name.empty() ? "" : known.at(name);
 }
 
 std::vector<std::string> names_of_commands(const CLI::App& command) {
@@ -83,13 +84,14 @@ std::string explain_unknown(const CLI::App& command) {
   for (const std::string& word : unknown) {  // checked first, because an unknown option may cause the other errors
     if (!word.starts_with('-') || word == "-" || word == "--") continue;
     const std::string name = word.substr(0, word.find('='));
-    return fmt::format("there is no option '{}' of '{}'; did you mean '{}'?", name, full_name(command),
-                       nearest_option(name, command));
+    return fmt::format("there is no option '{}' of '{}'{}", name, full_name(command),
+                       did_you_mean(suggested_option(name, command)));
   }
   const std::vector<std::string> commands = names_of_commands(command);
-  if (unknown.empty() || commands.empty()) return {};
-  return fmt::format("there is no command '{}'; did you mean '{} {}'?", unknown.front(), full_name(command),
-                     nearest(unknown.front(), commands));
+  if (unknown.empty() || commands.empty()) return values_after_list(command, unknown);
+  const std::string name = suggested(unknown.front(), commands);
+  return fmt::format("there is no command '{}'{}", unknown.front(),
+                     did_you_mean(name.empty() ? "" : full_name(command) + ' ' + name));
 }
 
 /// The parser's message, reworded where it is hard to understand.
@@ -104,13 +106,47 @@ std::string explain(const CLI::ParseError& error, const CLI::App& command) {
   return error.what();
 }
 
-/// Shows help without the former names of options.
+/// Shows help without the former names of options, and without rare options unless all are requested.
 struct HelpFormatter : CLI::Formatter {
+  bool all = false;
+
   std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
     if (is_positional) return CLI::Formatter::make_option_name(option, true);
     return fmt::format("{}", fmt::join(shown_names(*option), ","));
   }
+  /// Without the dots of a repeated option after a list, whose values are separated by commas.
+  std::string make_option_opts(const CLI::Option* option) const override {
+    std::string text = CLI::Formatter::make_option_opts(option);
+    if (option->get_delimiter() == '\0') return text;
+    const size_t dots = text.find(" ...");
+    return dots == std::string::npos ? text : text.erase(dots, 4);
+  }
+  std::string make_group(std::string title, bool is_positional,
+                         std::vector<const CLI::Option*> options) const override {
+    if (!all) std::erase_if(options, [](const CLI::Option* option) { return is_rare(*option); });
+    return options.empty() ? "" : CLI::Formatter::make_group(std::move(title), is_positional, std::move(options));
+  }
+  std::string make_footer(const CLI::App* command) const override {
+    const size_t rare = number_of_rare(*command);
+    const std::string footer = CLI::Formatter::make_footer(command);
+    if (all || rare == 0) return footer;
+    return fmt::format("Run '{} --help all' for {} more options.\n\n{}", full_name(*command), rare, footer);
+  }
+
+  static size_t number_of_rare(const CLI::App& command) {
+    return command.get_options([](const CLI::Option* option) { return is_rare(*option); }).size();
+  }
 };
+
+/// Whether --help is followed by "all". The parser takes this word for an argument, or leaves it over.
+bool asks_for_all(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    const bool is_help = word == "--help" || word == "-h";
+    if (word == "--help=all" || (is_help && i + 1 < argc && argv[i + 1] == std::string_view("all"))) return true;
+  }
+  return false;
+}
 
 int run(int argc, char** argv) {
   typed = "alibi";
@@ -121,7 +157,9 @@ int run(int argc, char** argv) {
   CLI::App app("Transformers trained on short sequences and run at any length.", "alibi");
   app.set_version_flag("--version", fmt::format("alibi {}", version));
   app.require_subcommand(1);
-  app.formatter(std::make_shared<HelpFormatter>());
+  const auto formatter = std::make_shared<HelpFormatter>();
+  formatter->all = asks_for_all(argc, argv);
+  app.formatter(formatter);
   app.get_formatter()->column_width(28);  // set before the subcommands are added, because they inherit it
   app.footer(
       "Run 'alibi COMMAND --help' for the options of a command and for examples.\n"
@@ -149,7 +187,8 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& e) {
     const CLI::App& command = called(app);
     report_error(explain(e, command));
-    std::fputs(fmt::format("Run '{} --help' for usage.\n", full_name(command)).c_str(), stderr);
+    const char* all = HelpFormatter::number_of_rare(command) > 0 ? " all" : "";
+    std::fputs(fmt::format("Run '{} --help{}' for usage.\n", full_name(command), all).c_str(), stderr);
     return 2;
   }
   finish_output();

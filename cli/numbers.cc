@@ -29,7 +29,12 @@ std::string read_count(std::string_view word, const formats::OptionRange& range,
     unit = digits.ends_with('k') ? 1'000 : 1'000'000;
     digits.remove_suffix(1);
   }
-  if (!parse(digits, found) || found < 0 || found > INT64_MAX / unit || !formats::is_in(range, found * unit)) {
+  const bool is_number = !digits.empty() && digits.find_first_not_of("0123456789") == std::string_view::npos;
+  const bool fits = parse(digits, found) && found <= INT64_MAX / unit;
+  if (is_number && !fits && !range.most) {
+    return fmt::format("found '{}', expected a whole number of at most {}", word, INT64_MAX);
+  }
+  if (!fits || found < 0 || !formats::is_in(range, found * unit)) {
     return fmt::format("found '{}', expected a whole number, {} (5k and 2M are accepted)", word,
                        formats::text_of(range));
   }
@@ -89,7 +94,7 @@ std::string read_link(std::string_view word, double& bytes_per_second, double& d
 }
 
 std::string read_seed(std::string_view word, uint64_t& value) {
-  return parse(word, value) ? std::string() : fmt::format("found '{}', expected a whole number of at least 0", word);
+  return parse(word, value) ? "" : fmt::format("found '{}', expected a whole number from 0 to {}", word, UINT64_MAX);
 }
 
 }  // namespace alibi::cli

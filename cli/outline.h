@@ -38,6 +38,11 @@ struct CommandOutline {
 
 /// "-o" and "--out", without former names.
 std::vector<std::string> shown_names(const CLI::Option& option);
+/// If one of the arguments is no file but a value of a list option that was given, as in `--lengths 128 256`, a message
+/// that says how lists are written; else "".
+std::string values_after_list(const CLI::App& command, const std::vector<std::string>& words);
+/// Whether only `--help all` shows the option.
+bool is_rare(const CLI::Option& option);
 CommandOutline outline_of(const CLI::App& app, const std::string& path = "");
 
 }  // namespace alibi::cli

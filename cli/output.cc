@@ -56,6 +56,10 @@ void say_text(std::string_view text) {
   }
 }
 
+void say_progress(std::string_view line) {
+  if (!is_silent()) std::fwrite(fmt::format("{}\n", line).c_str(), 1, line.size() + 1, stderr);
+}
+
 void flush_output() {
   errno = 0;
   note(std::fflush(stdout) == 0);

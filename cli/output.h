@@ -24,6 +24,8 @@ void speak_as_rank(const ranks::Group& group);
 /// Prints text for people to standard output, or to standard error if standard output is used for a file. A failed
 /// write does not stop the work, which may write more important files. finish_output() reports it.
 void say_text(std::string_view text);
+/// Prints a progress line to standard error.
+void say_progress(std::string_view line);
 void flush_output();
 template <class... Args>
 void say(fmt::format_string<Args...> format, Args&&... args) {

@@ -20,6 +20,7 @@
 #include "compare/held_out.h"
 #include "core/check.h"
 #include "core/files.h"
+#include "evaluate/checks.h"
 #include "evaluation_output.h"
 #include "formats/json.h"
 #include "ranks.h"
@@ -27,6 +28,7 @@
 #include "report/summary.h"
 #include "stop_signals.h"
 #include "text/data_folder.h"
+#include "train/batches.h"
 #include "train/train_over.h"
 #include "train_options.h"
 #include "train_plan.h"
@@ -82,19 +84,21 @@ void check_replaces_nothing(const TrainSettings& settings, bool resumes) {
   if (!settings.overwrite && !(resumes && newest_checkpoint(settings.model))) check_folder_is_free(settings.model);
 }
 
-void say_where_it_goes_on(const TrainSettings& settings, const std::optional<CheckpointInfo>& found) {
-  if (!found) {
-    say("{} contains no checkpoint; training starts from the beginning\n", settings.model);
-  } else if (found->finished) {
-    say("{}: training is complete since update {}\n", settings.model, core::format_integer(found->step));
+void say_where_it_goes_on(const std::string& model, int64_t step, bool finished) {
+  if (step == 0) {
+    say("{} contains no checkpoint; training starts from the beginning\n", model);
+  } else if (finished) {
+    say("{}: training is complete since update {}\n", model, core::format_integer(step));
   } else {
-    say("Resuming after {} updates\n", core::format_integer(found->step));
+    say("Resuming after {} updates\n", core::format_integer(step));
   }
+  flush_output();
 }
 
 constexpr std::chrono::seconds kBetweenLines(10);
 
-/// Rewrites a line on the terminal. Without a terminal, prints a line to standard output every few seconds.
+/// Rewrites a line on the terminal. Without a terminal, prints a line to standard error every few seconds. Losses on
+/// held-out text are results, so they go to standard output.
 class TrainDisplay {
  public:
   /// `flops_per_token` and the machine's best rate in FLOP/s give the utilization, which is not shown if the rate is 0.
@@ -130,13 +134,14 @@ void TrainDisplay::update(const TrainStatus& status) {
   if (is_due || status.valid_loss) progress_.clear();
   if (is_due) {
     last_line_ = now;
-    say("update {} of {}  {}\n", core::format_integer(status.step), core::format_integer(status.steps), fields);
+    say_progress(fmt::format("update {} of {}  {}", core::format_integer(status.step),
+                             core::format_integer(status.steps), fields));
   }
   if (status.valid_loss) {
     say("update {}: held-out loss {:.4f}, perplexity {}{}\n", core::format_integer(status.step), *status.valid_loss,
         core::format_perplexity(std::exp(*status.valid_loss)), status.best ? ", the best so far" : "");
   }
-  if (is_due || status.valid_loss) flush_output();
+  if (status.valid_loss) flush_output();
   // 0, because the remaining time is already among the fields.
   progress_.update(static_cast<double>(status.step) / static_cast<double>(status.steps), fields, 0);
 }
@@ -159,6 +164,7 @@ TrainResult train_with_display(LanguageModel& model, const TrainingData& data, c
   run.overwrite = settings.overwrite;
   run.settings = formats::to_text(settings_json(settings, options, run, model.config()));
   run.valid = data.valid.tokens;
+  run.on_resume = [&](int64_t step, bool finished) { say_where_it_goes_on(settings.model, step, finished); };
   run.on_step = [&](const TrainStatus& status) { display.update(status); };
   run.on_checkpoint = [&](int64_t step) {
     if (world() == nullptr) return;
@@ -245,7 +251,6 @@ void run_train(TrainSettings& settings, const Command& command) {
   if (resumes) {
     const std::optional<CheckpointInfo> found = newest_checkpoint(settings.model);
     if (found) settings.resumed = found->precision;
-    say_where_it_goes_on(settings, found);
   }
   const std::string from = settings.from;
   if (const auto newest = resumes && !from.empty() ? newest_checkpoint(settings.model) : std::nullopt) {
@@ -270,10 +275,10 @@ void run_train(TrainSettings& settings, const Command& command) {
   settings.from = from;
   say("{} parameters, {} bytes to train on, {} held out\n", core::format_integer(model.parameter_count()),
       core::format_integer(data.train_bytes), core::format_integer(data.valid_bytes));
-  // Only whole updates are run, so there may be fewer tokens than --train-tokens.
-  const double epochs = static_cast<double>(options.steps() * options.batch_tokens) / static_cast<double>(text_tokens);
-  say("{} updates of up to {} tokens, {:.3g} epochs\n", core::format_integer(options.steps()),
-      core::format_integer(options.batch_tokens), epochs);
+  // Only whole updates of whole sequences are run, so the tokens may be fewer or more than --train-tokens.
+  const int64_t steps = options.steps(), update = training::blocks_per_update(options) * options.train_length;
+  say("{} update{} of up to {} tokens, {:.3g} epochs\n", core::format_integer(steps), steps == 1 ? "" : "s",
+      core::format_integer(update), static_cast<double>(steps * update) / static_cast<double>(text_tokens));
   say_precision(options.precision, settings.train, settings.resumed);
   if (world() != nullptr) {
     const int64_t shards = options.shards * options.sequence_ranks, each = shards / world()->size();
@@ -301,18 +306,22 @@ void run_train(TrainSettings& settings, const Command& command) {
   EvaluateOptions evaluate_options;
   evaluate_options.length = options.train_length;
   evaluate_options.mask_rate = options.mask_rate;
-  const size_t held_out = data.valid.tokens.size(), most = static_cast<size_t>(options.eval_tokens);
-  const std::span<const int32_t> scored = data.valid.tokens.first(most > 0 ? std::min(most, held_out) : held_out);
-  const Evaluation evaluation = evaluate_trained(model, scored, evaluate_options, trained.weights_step);
+  if (options.eval_tokens > 0) {
+    evaluate_options.segments =
+        evaluation::spread_blocks(std::ssize(data.valid.tokens), options.eval_tokens, options.train_length);
+  }
+  const Evaluation evaluation = evaluate_trained(model, data.valid.tokens, evaluate_options, trained.weights_step);
   model.save(settings.model);  // saved only now, because the folder may contain an earlier model
-  const int64_t bytes = scored_bytes(evaluation, comparison::bytes_of_prefix(data, scored.size()), scored.size());
+  const std::vector<Segment>& scored = evaluate_options.segments;
+  const int64_t bytes =
+      scored_bytes(evaluation, comparison::bytes_of(*data.tokenizer, data.valid.tokens, data.valid_bytes, scored),
+                   scored.empty() ? std::ssize(data.valid.tokens) : evaluation::size_of(scored));
   say("held out: perplexity {}, {:.4f} bits per byte at length {}\n", core::format_perplexity(evaluation.perplexity()),
       evaluation.bits_per_byte(bytes), evaluation.length);
   double bigram_nll =
       std::numeric_limits<double>::quiet_NaN();  // for decoders only, because an encoder also sees the following tokens
   if (model.config().transformer.attention.causal) {
-    bigram_nll = comparison::bigram_nll(data.train.tokens, scored, {{0, static_cast<int64_t>(scored.size())}},
-                                        data.tokenizer->vocab_size());
+    bigram_nll = comparison::bigram_nll(data.train.tokens, data.valid.tokens, scored, data.tokenizer->vocab_size());
   }
   if (report::is_near_bigram(evaluation.nll(), bigram_nll)) {
     say("The model has not learned yet: a table of token pairs, counted on the training text, has perplexity {}. "

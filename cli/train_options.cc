@@ -56,6 +56,7 @@ void add_train_options(Command& command, TrainSettings& s) {
   command.group(training::OptionGroup::progress);
   s.train.add_to(command, training::OptionGroup::progress);
   s.run.add_to(command, training::OptionGroup::progress);
+  for (const char* name : {"--ranks", "--link", "--update-seconds", "--min-count"}) command.rare(name);
   s.add_to(command);
 }
 

@@ -26,6 +26,12 @@ if(TARGET alibi_cli)
   install(FILES ${shell_files}/_alibi DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/${zsh_folder})
 endif()
 
+# What is installed has to be built before; tests and benchmarks do not (`make install`).
+add_custom_target(alibi_to_install DEPENDS ${alibi_libraries})
+if(TARGET alibi_cli)
+  add_dependencies(alibi_to_install alibi_cli alibi_shell_files)
+endif()
+
 # C programs that link static libraries must link the C++ standard library by name.
 set(cxx_library ${CMAKE_CXX_IMPLICIT_LINK_LIBRARIES})
 list(FILTER cxx_library INCLUDE REGEX "^(std)?c\\+\\+$")

@@ -145,7 +145,9 @@ struct CompareResults {
   uint64_t seed = 0;         ///< the first seed
   int threads = 0;
   std::string preset;
-  int64_t parameters = 0;  ///< number of parameters of the first method's model
+  int64_t parameters = 0;          ///< number of parameters of the first method's model
+  int64_t advised_tokens = 0;      ///< tokens that the preset trains on; 0 if not known
+  std::vector<std::string> notes;  ///< sentences for the verdict about what the methods do not share
   int64_t train_bytes = 0, valid_bytes = 0, train_files = 0, valid_files = 0;
   HeldOut held_out;
   std::string corpus_name;  ///< how the user named the text

@@ -93,6 +93,9 @@ struct TrainRun {
   int64_t keep = 2;                ///< number of newest checkpoints to keep; the best one is always kept
   int64_t log_steps = 1;           ///< updates between lines of metrics.jsonl
   std::span<const int32_t> valid;  ///< held-out tokens, for eval_steps
+  /// Called once with `resume`, before the first update: the updates that the checkpoint has (0: there is none, so the
+  /// run begins), and whether the run is finished. Not called if the checkpoint is refused.
+  std::function<void(int64_t step, bool finished)> on_resume;
   std::function<void(const TrainStatus&)> on_step;
   /// Called with the number of updates when a checkpoint has been written.
   std::function<void(int64_t step)> on_checkpoint;

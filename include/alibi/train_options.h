@@ -88,7 +88,7 @@ struct ALIBI_API TrainOptions {
   int64_t period = 0;       ///< fairseq: updates from the peak to the floor; 0: all after the warmup
   double mask_rate = 0.15;  ///< encoders: fraction of tokens to predict
   int64_t eval_steps = 0;   ///< updates between evaluations on held-out text; 0: only at the end
-  int64_t eval_tokens = 0;  ///< held-out tokens of each evaluation, from the start of the text; 0: all
+  int64_t eval_tokens = 0;  ///< held-out tokens of each evaluation, in blocks spread evenly over the text; 0: all
   int64_t patience = 0;     ///< evaluations without a new best loss before training stops; 0: never
   uint64_t seed = 0;        ///< of all random numbers
 

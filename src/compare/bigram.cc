@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "compare/held_out.h"
+#include "evaluate/checks.h"
 
 namespace alibi::comparison {
 namespace {
@@ -15,7 +15,7 @@ class PairTable {
  public:
   PairTable(std::span<const int32_t> tokens, int64_t vocab_size)
       : times_(static_cast<size_t>(vocab_size)), firsts_(times_), followers_(times_) {
-    for (const Segment& part : spread_blocks(static_cast<int64_t>(tokens.size()), kMostCounted, kStretch)) {
+    for (const Segment& part : evaluation::spread_blocks(static_cast<int64_t>(tokens.size()), kMostCounted, kStretch)) {
       for (int64_t i = part.begin; i < part.end; ++i) {
         const int32_t token = tokens[static_cast<size_t>(i)];
         ++times_[static_cast<size_t>(token)];
@@ -63,7 +63,8 @@ double bigram_nll(std::span<const int32_t> train, std::span<const int32_t> held_
   const PairTable table(train, vocab_size);
   double sum = 0;
   int64_t count = 0;
-  for (const Segment& segment : scored) {
+  const std::vector<Segment> all{{0, std::ssize(held_out)}};
+  for (const Segment& segment : scored.empty() ? all : scored) {
     for (int64_t i = segment.begin; i < segment.end; ++i, ++count) {
       const int32_t token = held_out[static_cast<size_t>(i)];
       sum -=

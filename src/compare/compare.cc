@@ -309,6 +309,8 @@ CompareResults Comparison::results_of(const std::vector<RunResults>& done, size_
   results.started = started_;
   results.seconds = seconds();
   const Tokenizer* tokenizer = data_.tokenizer.get();
+  results.advised_tokens = training_defaults(options_.preset).train_tokens;
+  results.notes = comparison::rate_notes(options_);
   results.settings = comparison::report_settings(
       options_, comparison::model_config(options_, options_.positions.front(), t.train_length, tokenizer), data_,
       corpus_name_, plan_, tunings_);

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/parallel.h"
+#include "evaluate/checks.h"
 #include "generate/growing_text.h"
 
 namespace alibi::comparison {
@@ -11,45 +12,21 @@ namespace {
 
 constexpr int64_t kGroup = 16;  // targets per group
 
-int64_t size_of(const std::vector<Segment>& segments) {
-  int64_t size = 0;
-  for (const Segment& segment : segments) size += segment.size();
-  return size;
-}
-
-/// Segments of these sizes within [first, end), spread evenly.
-std::vector<Segment> spread(std::vector<int64_t> sizes, int64_t first, int64_t end) {
-  int64_t taken = 0;
-  for (const int64_t size : sizes) taken += size;
-  const int64_t room = end - first - taken, count = static_cast<int64_t>(sizes.size());
-  std::vector<Segment> segments;
-  int64_t before = first;
-  for (int64_t i = 0; i < count; ++i) {
-    const int64_t begin = before + (2 * i + 1) * room / (2 * count);
-    const int64_t size = sizes[static_cast<size_t>(i)];
-    segments.push_back({begin, begin + size});
-    before += size;
-  }
-  return segments;
-}
-
 /// Number of bytes that the tokens decode to at their place. A tokenizer may decode the beginning of a text
 /// differently.
-int64_t decoded_size(const TrainingData& data, const Segment& segment) {
+int64_t decoded_size(const Tokenizer& tokenizer, std::span<const int32_t> tokens, const Segment& segment) {
   const auto decoded = [&](int64_t begin, int64_t end) {
     const auto count = static_cast<size_t>(end - begin);
-    return static_cast<int64_t>(
-        data.tokenizer->decode(data.valid.tokens.subspan(static_cast<size_t>(begin), count)).size());
+    return static_cast<int64_t>(tokenizer.decode(tokens.subspan(static_cast<size_t>(begin), count)).size());
   };
   if (segment.begin == 0) return decoded(0, segment.end);
   return decoded(segment.begin - 1, segment.end) - decoded(segment.begin - 1, segment.begin);
 }
 
 /// Ratio of the bytes of the text to the bytes of its decoded tokens.
-double bytes_per_decoded(const TrainingData& data) {
-  if (data.tokenizer->kind() == "byte") return 1;
-  const auto all = static_cast<double>(data.tokenizer->decode(data.valid.tokens).size());
-  return static_cast<double>(data.valid_bytes) / all;
+double bytes_per_decoded(const Tokenizer& tokenizer, std::span<const int32_t> tokens, int64_t bytes) {
+  if (tokenizer.kind() == "byte") return 1;
+  return static_cast<double>(bytes) / static_cast<double>(tokenizer.decode(tokens).size());
 }
 
 Segment overlap(const Segment& a, const Segment& b) {
@@ -72,17 +49,10 @@ int64_t tokens_to_score(const std::string& preset, int64_t longest) {
   return std::max(of_preset, 16 * longest);
 }
 
-std::vector<Segment> spread_blocks(int64_t stream, int64_t wanted, int64_t longest) {
-  wanted = std::min(wanted, stream);
-  std::vector<int64_t> sizes;
-  for (int64_t left = wanted; left > 0; left -= sizes.back()) sizes.push_back(std::min(left, longest));
-  return spread(std::move(sizes), 0, stream);
-}
-
 HeldOutPlan plan_held_out(int64_t stream, int64_t wanted, int64_t train_length, int64_t longest) {
   HeldOutPlan plan;
-  plan.blocks = spread_blocks(stream, wanted, longest);
-  plan.tokens = size_of(plan.blocks);
+  plan.blocks = evaluation::spread_blocks(stream, wanted, longest);
+  plan.tokens = evaluation::size_of(plan.blocks);
   for (int64_t context = kGroup; context <= longest; context *= 2) plan.contexts.push_back(context);
   for (const int64_t context : {train_length, longest}) plan.contexts.push_back(context);
   std::sort(plan.contexts.begin(), plan.contexts.end());
@@ -94,15 +64,15 @@ HeldOutPlan plan_held_out(int64_t stream, int64_t wanted, int64_t train_length, 
   // With this number of groups the whole curve costs about as much as two or three evaluations.
   const int64_t affordable = std::clamp<int64_t>(2 * plan.tokens / first, 8, 64);
   const int64_t groups = std::min(affordable, (stream - first) / kGroup);
-  plan.groups = spread(std::vector<int64_t>(static_cast<size_t>(groups), kGroup), first, stream);
+  plan.groups = evaluation::spread(std::vector<int64_t>(static_cast<size_t>(groups), kGroup), first, stream);
   return plan;
 }
 
 HeldOut describe(const TrainingData& data, const std::vector<Segment>& blocks) {
   HeldOut held_out;
-  held_out.bytes = bytes_of(data, blocks);
+  held_out.bytes = bytes_of(*data.tokenizer, data.valid.tokens, data.valid_bytes, blocks);
   for (const Segment& block : blocks) held_out.block_tokens.push_back(block.size());
-  const double factor = bytes_per_decoded(data);
+  const double factor = bytes_per_decoded(*data.tokenizer, data.valid.tokens, data.valid_bytes);
   int64_t begin = 0;
   size_t next = 0;  // the first block that may overlap the file
   for (const TextPart& part : data.valid_parts) {
@@ -114,7 +84,7 @@ HeldOut describe(const TrainingData& data, const std::vector<Segment>& blocks) {
     for (size_t i = next; i < blocks.size() && blocks[i].begin < tokens.end; ++i) {
       const Segment both = overlap(blocks[i], tokens);
       if (both.size() == 0) continue;
-      bytes += factor * static_cast<double>(decoded_size(data, both));
+      bytes += factor * static_cast<double>(decoded_size(*data.tokenizer, data.valid.tokens, both));
       scored += both.size();
     }
     held_out.files.push_back({part.name, part.bytes, scored == part.tokens ? part.bytes : std::llround(bytes)});
@@ -122,16 +92,12 @@ HeldOut describe(const TrainingData& data, const std::vector<Segment>& blocks) {
   return held_out;
 }
 
-int64_t bytes_of(const TrainingData& data, const std::vector<Segment>& segments) {
-  if (size_of(segments) == static_cast<int64_t>(data.valid.tokens.size())) return data.valid_bytes;
+int64_t bytes_of(const Tokenizer& tokenizer, std::span<const int32_t> tokens, int64_t all,
+                 const std::vector<Segment>& segments) {
+  if (segments.empty() || evaluation::size_of(segments) == std::ssize(tokens)) return all;
   double bytes = 0;
-  for (const Segment& segment : segments) bytes += static_cast<double>(decoded_size(data, segment));
-  return std::llround(bytes_per_decoded(data) * bytes);
-}
-
-int64_t bytes_of_prefix(const TrainingData& data, size_t tokens) {
-  if (tokens == 0) return 0;
-  return bytes_of(data, {{0, static_cast<int64_t>(tokens)}});
+  for (const Segment& segment : segments) bytes += static_cast<double>(decoded_size(tokenizer, tokens, segment));
+  return std::llround(bytes_per_decoded(tokenizer, tokens, all) * bytes);
 }
 
 std::string beginning_of(const Tokenizer& tokenizer, std::span<const int32_t> stream, int64_t count) {

@@ -29,20 +29,15 @@ struct HeldOutPlan {
   int64_t tokens = 0;             ///< in the blocks
 };
 
-/// Returns blocks of `longest` tokens (the last one may be shorter) with `wanted` tokens in total, spread evenly over
-/// the stream and so over all files. If the stream has fewer tokens, the blocks cover all of it.
-std::vector<Segment> spread_blocks(int64_t stream, int64_t wanted, int64_t longest);
-
 HeldOutPlan plan_held_out(int64_t stream, int64_t wanted, int64_t train_length, int64_t longest);
 
 /// Describes the bytes and the files of the blocks.
 HeldOut describe(const TrainingData& data, const std::vector<Segment>& blocks);
 
-/// Number of bytes of held-out text that the tokens represent. If decoding does not restore the text (`words`), the
-/// number is estimated in proportion.
-int64_t bytes_of(const TrainingData& data, const std::vector<Segment>& segments);
-/// bytes_of() for the first `tokens` tokens.
-int64_t bytes_of_prefix(const TrainingData& data, size_t tokens);
+/// Number of bytes of text that these parts of its tokens represent; the whole text, if there are no segments. If
+/// decoding does not restore the text (`words`), the number is estimated in proportion. `all` is the size of the text.
+int64_t bytes_of(const Tokenizer& tokenizer, std::span<const int32_t> tokens, int64_t all,
+                 const std::vector<Segment>& segments);
 
 /// Text of at most `count` tokens from the start of the first document, cut between characters.
 std::string beginning_of(const Tokenizer& tokenizer, std::span<const int32_t> stream, int64_t count);

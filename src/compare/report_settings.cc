@@ -9,6 +9,7 @@
 #include "core/format.h"
 #include "formats/options.h"
 #include "model/config_fields.h"
+#include "model/parameters.h"
 #include "train/batches.h"
 
 namespace alibi::comparison {
@@ -90,9 +91,13 @@ std::string training_text(const CompareOptions& options) {
                      fmt::join(options.train_lengths, ", "), name_of(t.precision));
 }
 
-std::string tuning_text(const std::vector<Tuning>& tunings) {
-  if (tunings.empty())
-    return "not tuned: all methods use the same learning rate, which may suit some methods better than others";
+std::string tuning_text(const CompareOptions& options, const std::vector<Tuning>& tunings) {
+  if (tunings.empty()) {
+    std::string text =
+        "not tuned: all methods use the same learning rate, which may suit some methods better than others";
+    for (const std::string& note : rate_notes(options)) text += "; " + note.substr(0, note.size() - 1);
+    return text;
+  }
   std::vector<std::string> parts;
   for (const Tuning& tuning : tunings) {
     parts.push_back(fmt::format("{} {:g}{}", name_of(tuning.method), tuning.best(),
@@ -113,6 +118,20 @@ std::string seeds_text(const CompareOptions& options) {
 
 }  // namespace
 
+std::vector<std::string> rate_notes(const CompareOptions& options) {
+  std::vector<std::string> notes;
+  for (const Position method : options.positions) {
+    std::set<double> factors;
+    const LanguageModelConfig config = model_config(options, method, options.train.train_length, nullptr);
+    for (const model::ParameterSpec& spec : model::parameter_specs(config)) factors.insert(spec.rate_factor);
+    factors.erase(1);
+    if (factors.empty()) continue;
+    notes.push_back(fmt::format("The position weights of {} have {:g} times the learning rate of the other weights.",
+                                name_of(method), fmt::join(factors, " or ")));
+  }
+  return notes;
+}
+
 std::vector<std::pair<std::string, std::string>> report_settings(
     const CompareOptions& options, const LanguageModelConfig& model, const TrainingData& data,
     const std::string& corpus_name, const HeldOutPlan& plan, const std::vector<Tuning>& tunings) {
@@ -124,7 +143,7 @@ std::vector<std::pair<std::string, std::string>> report_settings(
       {"tokenizer", tokenizer_text(data)},
       {"training", training_text(options)},
       {"optimizer", optimizer_text(options.train)},
-      {"tuning", tuning_text(tunings)},
+      {"tuning", tuning_text(options, tunings)},
       {"evaluation", evaluation_text(options, plan)},
       {options.seeds == 1 ? "seed" : "seeds", seeds_text(options)},
   };

@@ -12,6 +12,9 @@
 
 namespace alibi::comparison {
 
+/// A sentence for each method with weights that have another learning rate than the others, such as the table of T5.
+std::vector<std::string> rate_notes(const CompareOptions& options);
+
 /// Names and values in the order of the report. `model` is the model of any of the methods.
 std::vector<std::pair<std::string, std::string>> report_settings(
     const CompareOptions& options, const LanguageModelConfig& model, const TrainingData& data,

@@ -1,4 +1,4 @@
-// Checks of the inputs of an evaluation and of the values that a model computes.
+// The targets of an evaluation, and checks of its inputs and of the values that a model computes.
 #pragma once
 
 #include <fmt/format.h>
@@ -37,5 +37,19 @@ inline std::vector<Segment> segments_to_score(const std::vector<Segment>& given,
   }
   return given;
 }
+
+inline int64_t size_of(const std::vector<Segment>& segments) {
+  int64_t size = 0;
+  for (const Segment& segment : segments) size += segment.size();
+  return size;
+}
+
+/// Segments of these sizes within [first, end), spread evenly.
+std::vector<Segment> spread(const std::vector<int64_t>& sizes, int64_t first, int64_t end);
+
+/// Blocks of `longest` tokens (the last one may be shorter) with `wanted` tokens in total, spread evenly over the
+/// stream and so over all files. If the stream has fewer tokens, the blocks cover all of it. Every --eval-tokens means
+/// this.
+std::vector<Segment> spread_blocks(int64_t stream, int64_t wanted, int64_t longest);
 
 }  // namespace alibi::evaluation

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <numbers>
+#include <numeric>
 #include <optional>
 
 #include "core/check.h"
@@ -132,6 +133,28 @@ void score(WindowBatch& batch, const std::vector<Window>& windows, const Asked& 
 }
 
 }  // namespace
+
+std::vector<Segment> evaluation::spread(const std::vector<int64_t>& sizes, int64_t first, int64_t end) {
+  const int64_t taken = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
+  const int64_t room = end - first - taken, count = std::ssize(sizes);
+  std::vector<Segment> segments;
+  int64_t before = first;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t begin = before + (2 * i + 1) * room / (2 * count);
+    const int64_t size = sizes[static_cast<size_t>(i)];
+    segments.push_back({begin, begin + size});
+    before += size;
+  }
+  return segments;
+}
+
+std::vector<Segment> evaluation::spread_blocks(int64_t stream, int64_t wanted, int64_t longest) {
+  std::vector<int64_t> sizes;
+  for (int64_t left = std::min(wanted, stream); left > 0; left -= sizes.back()) {
+    sizes.push_back(std::min(left, longest));
+  }
+  return spread(sizes, 0, stream);
+}
 
 Evaluation evaluation::evaluate_over(ranks::Group* group, const LanguageModel& model, std::span<const int32_t> tokens,
                                      const EvaluateOptions& options) {

@@ -29,6 +29,9 @@ struct OptionRange {
   }
 };
 
+/// Option::default_text of a value that the presets determine.
+inline constexpr const char* kPresetDefault = "the preset's";
+
 template <class Options>
 struct Option {
   /// Name of the member, and key in checkpoints. On the command line and in train.json, dashes replace '_'.
@@ -40,7 +43,7 @@ struct Option {
   const char* group = nullptr;           ///< heading in the help from this option on; null: the heading before
   OptionRange range = {};
   const char* help = "";
-  const char* default_text = nullptr;  ///< text for a default that is not a value, such as "the preset's"
+  const char* default_text = nullptr;  ///< text for a default that is not a value, or kPresetDefault
   bool changes_result = true;          ///< false: the results have the same bits, so a resumed run may have another
                                        ///< value
   /// Name of the option that this one overrides when it is set. The default means that it is not set.
@@ -49,6 +52,7 @@ struct Option {
   /// release; the help does not show it.
   const char* older_name = nullptr;
   const char* (*automatic)() = nullptr;  ///< the value of "auto" on this machine, which is the command line's default
+  bool rare = false;                     ///< `--help` leaves the option out, `--help all` shows it
 
   constexpr bool is_called(std::string_view given) const {
     return given == name || (older_name != nullptr && given == older_name);

@@ -199,6 +199,28 @@ std::vector<const ConfigField*> unusual_fields(const LanguageModelConfig& config
   return fields;
 }
 
+void check_model_folder(const std::filesystem::path& folder) {
+  if (core::path_exists(folder / kConfigFile)) return;
+  const std::filesystem::path checkpoints = folder / "checkpoints";
+  std::pair<size_t, std::string> newest;  // a longer name has a larger number
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(checkpoints, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (core::path_exists(entry->path() / kConfigFile)) newest = std::max(newest, {name.size(), name});
+  }
+  check(
+      newest.second.empty(),
+      "[model] {0}: the training in this folder is not finished, so it has no {1}; use its newest checkpoint, {2}, or "
+      "finish it with `alibi train --resume {0}`",
+      folder.string(), kConfigFile, (checkpoints / newest.second).string());
+  check(!core::is_folder(checkpoints),
+        "[model] {0}: the training in this folder has no checkpoint yet, so there is no model; finish it with `alibi "
+        "train --resume {0}`",
+        folder.string());
+  fail("[model] {}: not a model folder, there is no {} in it", folder.string(), kConfigFile);
+}
+
 bool is_own_config(const formats::JsonObject& config) {
   // Folders of some families also have this key, which tells whether the model uses ALiBi.
   return config.has("alibi") && !config.raw().at("alibi").is_boolean();
@@ -206,9 +228,8 @@ bool is_own_config(const formats::JsonObject& config) {
 
 OwnConfig read_own_config(const std::filesystem::path& folder) {
   check(core::is_folder(folder), "[model] {}: no such folder", folder.string());
-  const std::filesystem::path path = folder / kConfigFile;
-  check(core::path_exists(path), "[model] {}: not a model folder, there is no {} in it", folder.string(), kConfigFile);
-  const formats::JsonObject json = formats::read_json_object(path, kMostConfigBytes);
+  check_model_folder(folder);
+  const formats::JsonObject json = formats::read_json_object(folder / kConfigFile, kMostConfigBytes);
   const formats::JsonObject attention = json.object_or_empty("attn_config");
   const formats::JsonObject own = json.object_or_empty("alibi");
   refuse_unsupported(json, attention);

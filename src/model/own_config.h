@@ -13,6 +13,9 @@
 namespace alibi::model {
 
 inline constexpr const char* kConfigFile = "config.json";
+
+/// Throws Error unless the folder has this file. If it has an unfinished training, the message names the checkpoint.
+void check_model_folder(const std::filesystem::path& folder);
 /// Its model_type.
 inline constexpr const char* kOwnType = "alibi";
 /// Real ones have a thousandth of it.

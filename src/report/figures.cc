@@ -292,30 +292,9 @@ LineChart context_chart(const CompareResults& results) {
 
 namespace {
 
-/// Speeds from the runs themselves, which were measured one after the other.
-std::vector<BarChart> speed_charts_of_runs(const CompareResults& results) {
-  std::vector<BarChart> charts;
-  add_bars(
-      charts, results, {"train-speed", "Training", "tokens per second", {}},
-      [](const MethodResults& method) { return method.train_tokens_per_second; }, core::format_count);
-  const auto speed_at = [&](int64_t length, const char* id) {
-    const auto speed = [length](const MethodResults& method) {
-      const EvaluationPoint* point = measured_at(method, length);
-      return point == nullptr ? NAN : point->tokens_per_second;
-    };
-    add_bars(charts, results,
-             {id, fmt::format("Evaluation at {}", core::format_integer(length)), "tokens per second", {}}, speed,
-             core::format_count);
-  };
-  speed_at(results.train_length, "eval-speed");
-  const std::vector<int64_t> lengths = all_lengths(results);
-  if (!lengths.empty() && lengths.back() > results.train_length) speed_at(lengths.back(), "eval-speed-longest");
-  return charts;
-}
-
 std::vector<BarChart> speed_charts(const CompareResults& results) {
-  if (results.speed.empty()) return speed_charts_of_runs(results);
   std::vector<BarChart> charts;
+  if (results.speed.empty()) return charts;
   for (size_t i = 0; i < results.speed.front().points.size(); ++i) {
     const SpeedPoint& first = results.speed.front().points[i];
     BarChart chart{fmt::format("speed-{}", i), work_name(first), "tokens per second", {}};

@@ -27,6 +27,7 @@ namespace {
 
 constexpr const char* kResultsFile = "results.json";
 constexpr const char* kReportFile = "report.html";
+constexpr const char* kPassed = "<span class=\"passed\">";  // where a sample leaves the training length
 
 std::string figure(const LineChart& chart, const std::string& caption) {
   return fmt::format("<figure class=\"lines\">\n{}<figcaption>{}{}</figcaption>\n</figure>\n",
@@ -93,8 +94,7 @@ std::string sample_text(const MethodResults& method, int64_t train_length) {
   };
   std::string out = part("prompt", 0, std::min(prompt_end, limit)) + part("within", prompt_end, limit);
   if (limit < text.size()) {
-    out += fmt::format("<span class=\"passed\">end of the training length, {} tokens</span>",
-                       core::format_integer(train_length));
+    out += fmt::format("{}end of the training length, {} tokens</span>", kPassed, core::format_integer(train_length));
     out += part("past prompt", limit, prompt_end) + part("past", std::max(limit, prompt_end), text.size());
   }
   return out;
@@ -185,14 +185,17 @@ std::string settings_of(const CompareResults& results) {
 }
 
 std::string perplexity_section(const CompareResults& results) {
+  const std::vector<int64_t> lengths = all_lengths(results);
+  const bool is_past = !lengths.empty() && lengths.back() > results.train_length;
+  const char* where = !has_one_training_length(results)
+                          ? " The number after @ is the length at which a model was trained."
+                      : is_past ? " The vertical line marks the training length. Everything to its right is longer "
+                                  "than anything a model saw in training."
+                                : "";
   const std::string caption = fmt::format(
       "Each model was trained on windows of {} tokens ({}) and then evaluated on the same held-out tokens in windows "
-      "of each length. {}",
-      training_lengths(results), seeds_text(results),
-      has_one_training_length(results) ? "The vertical line marks the training length. Everything to its right is "
-                                         "longer than anything a model saw in "
-                                         "training."
-                                       : "The number after @ is the length at which a model was trained.");
+      "of each length.{}",
+      training_lengths(results), seeds_text(results), where);
   std::string body = figure(perplexity_chart(results), caption) + "<h3>The numbers</h3>\n" +
                      to_html(perplexity_table(results)) + to_html(bits_table(results));
   const Table differences = difference_table(results, all_lengths(results));
@@ -213,11 +216,12 @@ std::string cost_section(const CompareResults& results) {
   if (const std::vector<WayToRead> ways = ways_to_read(results); !ways.empty()) {
     body += "<h3>Non-overlapping windows, sliding windows and one pass</h3>\n" + to_html(ways_table(results, ways));
   }
-  body += "<h3>The numbers</h3>\n" + to_html(speed_table(results));
+  const bool is_timed = !results.speed.empty();
+  body += "<h3>The numbers</h3>\n" + (is_timed ? to_html(speed_table(results)) : "");
   if (const std::string note = speed_note(results); !note.empty()) {
     body += "<p class=\"note\">" + escape_markup(note) + "</p>\n";
   }
-  return section("cost", "Speed and memory", body + to_html(cost_table(results)));
+  return section("cost", is_timed ? "Speed and memory" : "Memory", body + to_html(cost_table(results)));
 }
 
 std::string loss_section(const CompareResults& results) {
@@ -252,13 +256,18 @@ std::string position_section(const CompareResults& results) {
   if (chart.series.empty()) return "";
   int64_t length = 0;
   for (const MethodResults& method : results.methods) length = std::max(length, method.per_position_length);
+  const std::string early = early_loss_text(results);
   const std::string text = fmt::format(
-      "<p>The first tokens of a window have almost no context, so their loss is high. This is the <em>early token "
-      "curse</em>. Longer windows contain fewer such tokens, and that alone lowers perplexity. This figure shows "
-      "the loss at each position of windows of {} tokens. Different positions hold different text, so compare the "
-      "methods at the same position. If all curves rise together, the text is the cause.</p>\n",
+      "<p>{}This figure shows the loss at each position of windows of {} tokens. Different positions hold different "
+      "text, so compare the methods at the same position. If all curves rise together, the text is the cause.</p>\n",
+      early.empty()
+          ? ""
+          : fmt::format("The first tokens of a window have almost no context, so their loss is high: {}. This "
+                        "is the <em>early token curse</em>. Longer windows contain fewer such tokens, and "
+                        "that alone lowers perplexity. ",
+                        escape_markup(early)),
       core::format_integer(length));
-  return section("positions", "Loss by position: the early token curse",
+  return section("positions", early.empty() ? "Loss by position" : "Loss by position: the early token curse",
                  text +
                      figure(chart,
                             "Positions count from 1. Each point is a mean over neighbouring positions; points "
@@ -275,8 +284,11 @@ std::string attention_section(const CompareResults& results) {
         fmt::format(
             "<p>The mean attention weight of a key at each distance, in windows of {} held-out tokens. The model "
             "is the one that {} trained from the first seed. The dashed line is the weight that the slope of the "
-            "head alone would give. Where the two lines differ, the model has learned which keys to prefer.</p>\n",
-            core::format_integer(method.attention.length), escape_markup(method.name)) +
+            "head alone would give. {}</p>\n",
+            core::format_integer(method.attention.length), escape_markup(method.name),
+            has_not_learned(results, method)
+                ? "This model has not learned yet, so the figure says nothing about a trained one."
+                : "Where the two lines differ, the model has learned which keys to prefer.") +
             "<figure>\n" + drawn + "</figure>\n");
   }
   return "";
@@ -285,7 +297,8 @@ std::string attention_section(const CompareResults& results) {
 std::string sample_section(const CompareResults& results) {
   const std::string samples = samples_of(results);
   if (samples.empty()) return "";
-  return section("samples", "What the models write past their training length",
+  const bool is_past = samples.find(kPassed) != std::string::npos;
+  return section("samples", is_past ? "What the models write past their training length" : "What the models write",
                  "<p>Each model continues the same prompt (bold). Bytes that are not valid text appear as codes, for "
                  "example <i class=\"byte\">\\x1b</i> for the byte 0x1b.</p>\n" +
                      samples);

@@ -144,6 +144,8 @@ void fields(V& v, Part<V, CompareResults>& results, const Runs& runs) {
   v.value("threads", results.threads);
   v.value("preset", results.preset);
   v.value("parameters", results.parameters);
+  v.value("advised_tokens", results.advised_tokens);
+  v.value("notes", results.notes);
   v.group("corpus", [&](V& corpus) {
     corpus.value("name", results.corpus_name);
     corpus.value("train_bytes", results.train_bytes);

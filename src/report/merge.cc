@@ -68,6 +68,9 @@ CompareResults merge(const std::vector<NamedResults>& parts) {
     all.seed = std::min(all.seed, part.results.seed);
     if (part.results.machine != all.machine) all.machine += "; " + part.results.machine;
     commands.push_back(part.results.command);
+    for (const std::string& note : part.results.notes) {
+      if (std::find(all.notes.begin(), all.notes.end(), note) == all.notes.end()) all.notes.push_back(note);
+    }
     for (const MethodResults& method : part.results.methods) {
       for (RunResults run : method.runs) {
         if (!part.label.empty()) run.method += ", " + part.label;

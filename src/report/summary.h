@@ -34,6 +34,9 @@ std::string change_text(double nll);
 /// change_text() followed by its 95 % interval in parentheses, if the interval is known.
 std::string change_text(double nll, const Interval& interval);
 
+/// Whether any perplexity has a 95 % interval.
+bool has_intervals(const CompareResults& results);
+
 /// "3.67 (3.60 to 3.74)": the perplexity with its interval, if the interval is known.
 std::string perplexity_text(const EvaluationPoint& point);
 
@@ -56,6 +59,10 @@ std::vector<WayToRead> ways_to_read(const CompareResults& results);
 
 /// "bytes", "words", "bpe tokens"; "tokens" if the kind of tokenizer is unknown.
 std::string token_name(const CompareResults& results);
+
+/// "3.21 nats at positions 1 to 4 and 2.10 after them with alibi", if the first tokens of a window have a higher loss
+/// than the others with every method that has learned; else "".
+std::string early_loss_text(const CompareResults& results);
 
 /// All lengths at which any method was evaluated, rising.
 std::vector<int64_t> all_lengths(const CompareResults& results);

@@ -35,11 +35,6 @@ Cell rate_cell(double value) {
   return known ? Cell{core::format_count(value)} : no_number("not measured");
 }
 
-Cell rate_at(const MethodResults& method, int64_t length) {
-  const EvaluationPoint* point = measured_at(method, length);
-  return rate_cell(point == nullptr ? NAN : point->tokens_per_second);
-}
-
 std::string why_no_number(const EvaluationPoint* tried) {
   if (tried == nullptr) return "not evaluated";
   return tried->gap.empty() ? "the result is not a finite number" : tried->gap;
@@ -69,15 +64,13 @@ Table length_table(const CompareResults& results, std::string caption, double Ev
     }
     table.rows.push_back(std::move(row));
   }
+  const auto is_marked = [](const TableRow& row) { return std::ranges::any_of(row.cells, &Cell::is_best); };
+  if (std::ranges::any_of(table.rows, is_marked)) {
+    table.caption += not_learned_note(results).empty()
+                         ? " The lowest number in each row is marked."
+                         : " The lowest number in each row among the methods that have learned is marked.";
+  }
   return table;
-}
-
-/// Explains the mark of the best cells, or "" if none is marked.
-std::string best_note(const CompareResults& results) {
-  if (results.methods.size() < 2) return "";
-  const bool all = not_learned_note(results).empty();
-  return all ? " The lowest number in each row is marked."
-             : " The lowest number in each row among the methods that have learned is marked.";
 }
 
 }  // namespace
@@ -90,24 +83,25 @@ Table perplexity_table(const CompareResults& results) {
   };
   const std::string caption = fmt::format(
       "Perplexity of {} of held-out text by evaluation length. The second number is the change relative to the "
-      "training length, {}.{}",
-      token_name(results), core::format_integer(results.train_length), best_note(results));
+      "training length, {}.",
+      token_name(results), core::format_integer(results.train_length));
   return length_table(results, caption, &EvaluationPoint::perplexity, core::format_perplexity, change);
 }
 
 Table bits_table(const CompareResults& results) {
   return length_table(results,
                       "Bits per byte of the same text. Unlike perplexity, bits per byte can be compared between "
-                      "tokenizers." +
-                          best_note(results),
+                      "tokenizers.",
                       &EvaluationPoint::bits_per_byte, core::format_bits,
                       [](const MethodResults&, const EvaluationPoint&) { return std::string(); });
 }
 
 Table difference_table(const CompareResults& results, const std::vector<int64_t>& lengths) {
   Table table{
-      "Perplexity relative to the lowest one at each length, with 95 % intervals. Methods are paired by seed, or "
-      "by block of text if there is only one seed.",
+      has_intervals(results)
+          ? "Perplexity relative to the lowest one at each length, with 95 % intervals. Methods are paired by seed, or "
+            "by block of text if there is only one seed."
+          : "Perplexity relative to the lowest one at each length.",
       method_columns("Length", results),
       {}};
   for (const int64_t length : lengths) {
@@ -129,7 +123,8 @@ Table difference_table(const CompareResults& results, const std::vector<int64_t>
 
 Table details_table(const CompareResults& results) {
   Table table{
-      "All measurements at each length, with 95 % intervals of the perplexity.",
+      has_intervals(results) ? "All measurements at each length, with 95 % intervals of the perplexity."
+                             : "All measurements at each length.",
       {{"Method"}, {"Length"}, {"Stride"}, {"Tokens"}, {"Loss, nats"}, {"Perplexity"}, {"Bits per byte"}, {"Tokens/s"}},
       {}};
   const auto decimal = [](double value) { return Cell{std::isfinite(value) ? core::format_decimal(value, 4) : "–"}; };
@@ -172,31 +167,13 @@ Table ways_table(const CompareResults& results, const std::vector<WayToRead>& wa
   return table;
 }
 
-namespace {
-
-Table speed_of_runs(const CompareResults& results) {
-  const std::vector<int64_t> lengths = all_lengths(results);
-  std::vector<int64_t> shown = {results.train_length};
-  if (!lengths.empty() && lengths.back() > results.train_length) shown.push_back(lengths.back());
-  Table table{"Tokens per second, measured during the runs one after the other.", {{"Method"}, {"Training"}}, {}};
-  for (const int64_t length : shown) table.columns.push_back({"Evaluation at " + core::format_integer(length)});
-  for (const MethodResults& method : results.methods) {
-    TableRow row{method_heading(method.name), {rate_cell(method.train_tokens_per_second)}};
-    for (const int64_t length : shown) row.cells.push_back(rate_at(method, length));
-    table.rows.push_back(std::move(row));
-  }
-  return table;
-}
-
-}  // namespace
-
 Table speed_table(const CompareResults& results) {
-  if (results.speed.empty()) return speed_of_runs(results);
   Table table{
       "Tokens per second of the trained models: median of rounds in which the methods alternate. The second number "
       "is the processor time of all threads in seconds per million tokens.",
       {{"Method"}},
       {}};
+  if (results.speed.empty()) return table;
   for (const SpeedPoint& point : results.speed.front().points) table.columns.push_back({work_name(point)});
   for (const MethodSpeed& speed : results.speed) {
     TableRow row{method_heading(speed.name()), {}};
@@ -284,7 +261,8 @@ std::string comparison_text(const CompareResults& results) {
   }
   const std::vector<WayToRead> ways = ways_to_read(results);
   if (!ways.empty()) out += to_text(ways_table(results, ways));
-  out += to_text(speed_table(results)) + to_text(cost_table(results));
+  if (!results.speed.empty()) out += to_text(speed_table(results));
+  out += to_text(cost_table(results));
   std::vector<std::string> notes = gap_notes(results);
   for (const std::string& note : early_token_notes(results)) notes.push_back(note);
   if (const std::string note = speed_note(results); !note.empty()) notes.push_back(note);

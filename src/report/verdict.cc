@@ -149,11 +149,9 @@ std::string only_short(const CompareResults& results) {
 std::string basis(const CompareResults& results) {
   std::set<uint64_t> seeds;
   size_t fewest = SIZE_MAX;
-  bool any_interval = false;
   for (const MethodResults& method : results.methods) {
     seeds.insert(method.seeds.begin(), method.seeds.end());
     fewest = std::min(fewest, method.seeds.size());
-    for (const EvaluationPoint& point : method.evaluations) any_interval = any_interval || is_known(point.interval);
   }
   const bool unfinished = fewest < seeds.size();
   if (fewest > 1) {
@@ -163,16 +161,29 @@ std::string basis(const CompareResults& results) {
   }
   if (unfinished) return "Not all runs are finished, so the means are over different seeds.";
   const std::string one = fmt::format("The numbers are from one seed ({})", fmt::join(seeds, ", "));
-  if (!any_interval) return one + " and have no intervals.";
+  if (!has_intervals(results)) return one + " and have no intervals.";
   return one + ", with 95 % intervals over blocks of the held-out text. Another seed may differ by more.";
+}
+
+/// "Trained on 200k of the advised 1.00M tokens, so ...", or "" after enough training.
+std::string short_training_note(const CompareResults& results) {
+  constexpr double kEnough = 0.9;  // updates are whole, so a run has slightly fewer tokens than it was given
+  int64_t fewest = INT64_MAX;
+  for (const MethodResults& method : results.methods) fewest = std::min(fewest, method.train_tokens);
+  const auto advised = static_cast<double>(results.advised_tokens);
+  if (fewest == 0 || static_cast<double>(fewest) >= kEnough * advised) return "";
+  return fmt::format(
+      "Trained on {} of the advised {} tokens, so the order of the methods may be another after more training.",
+      core::format_count(static_cast<double>(fewest)), core::format_count(advised));
 }
 
 }  // namespace
 
 std::string verdict(const CompareResults& results) {
   if (results.methods.empty()) return "No method was compared.";
-  const std::string not_learned = not_learned_note(results);
+  const std::string not_learned = not_learned_note(results), is_short = short_training_note(results);
   std::vector<std::string> sentences;
+  if (!is_short.empty()) sentences.push_back(is_short);
   int64_t longest = 0;
   bool any_learned = false;
   for (const MethodResults& method : results.methods) {
@@ -198,6 +209,7 @@ std::string verdict(const CompareResults& results) {
     }
   }
   if (!not_learned.empty()) sentences.push_back(not_learned);
+  sentences.insert(sentences.end(), results.notes.begin(), results.notes.end());
   sentences.push_back(basis(results));
   return fmt::format("{}", fmt::join(sentences, " "));
 }

@@ -256,6 +256,14 @@ training::TrainState training::Checkpoints::resume(const training::Checkpoint& c
   return state;
 }
 
+fs::path training::run_folder_of(const fs::path& model) {
+  std::error_code error;
+  const fs::path whole = fs::canonical(model, error);
+  const bool is_checkpoint = !error && step_of(whole.filename().string()) >= 0 &&
+                             whole.parent_path() == folder_of(whole.parent_path().parent_path());
+  return is_checkpoint ? whole.parent_path().parent_path() : model;
+}
+
 void training::load_checkpoint(const fs::path& model_folder, int64_t step, LanguageModel& model,
                                OptimizerState& optimizer) {
   const fs::path folder = folder_of(model_folder) / name_of_step(step);

@@ -36,6 +36,9 @@ struct Checkpoint {
   formats::Json identity;  ///< see identity_of()
 };
 
+/// The folder of the run that wrote this model: for a checkpoint the one that has it, else `model` itself.
+std::filesystem::path run_folder_of(const std::filesystem::path& model);
+
 /// See newest_checkpoint().
 std::optional<Checkpoint> find_newest(const std::filesystem::path& model_folder);
 

@@ -5,20 +5,25 @@
 namespace alibi::training {
 namespace {
 
-/// Returns "" if no preset uses the option.
 template <class Options>
-std::string default_among(const formats::Option<Options>& option, const std::vector<Options>& all) {
-  if (option.automatic) return "auto";
-  std::vector<std::string> texts;
-  for (const Options& options : all) {
-    texts.push_back(is_used(option, options) ? formats::text_of(option.get(options)) : std::string());
-  }
-  const bool is_everyones = std::count(texts.begin(), texts.end(), texts.front()) == std::ssize(texts);
-  if (is_everyones) return texts.front();
-  return "the preset's" + (texts.front().empty() ? "" : fmt::format("; {}: {}", preset_names().front(), texts.front()));
+std::string text_among(const formats::Option<Options>& option, const Options& options) {
+  return is_used(option, options) ? formats::text_of(option.get(options)) : std::string();
 }
 
 }  // namespace
+
+std::string default_among_presets(const std::function<std::string(const std::string& preset)>& value) {
+  std::string text, preset;
+  bool is_everyones = true;
+  for (const std::string& name : preset_names()) {
+    const std::string other = value(name);
+    if (name == preset_names().front()) text = other;
+    is_everyones = is_everyones && other == text;
+    if (!text.empty() && preset.empty()) preset = name;
+    if (text.empty() && !other.empty()) text = other, preset = name;
+  }
+  return is_everyones || text.empty() ? text : fmt::format("{} for {}", text, preset);
+}
 
 std::string option_key(std::string_view name) {
   std::string key(name);
@@ -27,15 +32,16 @@ std::string option_key(std::string_view name) {
 }
 
 std::string default_text(const formats::Option<TrainOptions>& option) {
-  std::vector<TrainOptions> all;
-  for (const std::string& name : preset_names()) all.push_back(training_defaults(name));
-  return default_among(option, all);
+  if (option.automatic) return "auto";
+  return default_among_presets([&](const std::string& name) { return text_among(option, training_defaults(name)); });
 }
 
-std::string default_text(const formats::Option<TrainRun>& option) { return default_among(option, {TrainRun()}); }
+std::string default_text(const formats::Option<TrainRun>& option) { return text_among(option, TrainRun()); }
 
 std::string default_text(const formats::Option<LanguageModelConfig>& option) {
-  return option.default_text ? option.default_text : formats::text_of(default_of(option));
+  if (!option.default_text) return formats::text_of(default_of(option));
+  if (std::string_view(option.default_text) != formats::kPresetDefault) return option.default_text;
+  return default_among_presets([&](const std::string& name) { return formats::text_of(option.get(preset(name))); });
 }
 
 }  // namespace alibi::training

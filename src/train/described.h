@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cctype>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -16,7 +17,10 @@ namespace alibi::training {
 
 /// "learning-rate": the name on the command line and in train.json.
 std::string option_key(std::string_view name);
-/// The default as `--help` shows it: "0.1", or "the preset's; tiny: 0.004". May be empty.
+/// The value of every preset, as `--help` shows a default: "0.1", or "0.004 for tiny" if the presets differ. The first
+/// preset with a value is named. May be empty.
+std::string default_among_presets(const std::function<std::string(const std::string& preset)>& value);
+/// The default as `--help` shows it; see default_among_presets().
 std::string default_text(const formats::Option<TrainOptions>& option);
 std::string default_text(const formats::Option<TrainRun>& option);
 std::string default_text(const formats::Option<LanguageModelConfig>& option);

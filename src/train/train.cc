@@ -9,6 +9,7 @@
 #include "alibi/runtime.h"
 #include "core/check.h"
 #include "core/files.h"
+#include "evaluate/checks.h"
 #include "evaluate/evaluate_over.h"
 #include "nn/foreach.h"
 #include "train/batches.h"
@@ -70,6 +71,7 @@ class Trainer {
   const TrainRun& run_;
   ranks::Group* group_;
   std::span<const int32_t> tokens_, valid_;
+  std::vector<Segment> scored_;  // parts of valid_; empty: all
   training::BlockOrder order_;
   Schedule schedule_;
   int64_t steps_;
@@ -103,7 +105,9 @@ Trainer::Trainer(LanguageModel& model, std::span<const int32_t> tokens, const Tr
       gradients_(group, owners_, model, options),
       optimizer_(group == nullptr ? training::OptimizerState(options, parameters_)
                                   : training::OptimizerState(options, parameters_, owners_, group->rank())) {
-  if (options.eval_tokens > 0) valid_ = valid_.first(std::min(valid_.size(), static_cast<size_t>(options.eval_tokens)));
+  if (options.eval_tokens > 0) {
+    scored_ = evaluation::spread_blocks(std::ssize(valid_), options.eval_tokens, options.train_length);
+  }
   model_.set_train_length(options.train_length);
   model_.set_precision(options.precision);
   model_.set_recompute(options.recompute);
@@ -152,6 +156,7 @@ void Trainer::open_folder() {
     check_folder_is_free(run_.folder);
     begin_files();
   }
+  if (run_.resume && run_.on_resume) run_.on_resume(state_.step, state_.finished);
 }
 
 /// Takes over the folder for this run. An earlier run in it is replaced only when the first checkpoint is written, so
@@ -215,6 +220,7 @@ TrainStatus Trainer::update() {
 void Trainer::evaluate_held_out(TrainStatus& status) {
   EvaluateOptions evaluate_options;
   evaluate_options.length = options_.train_length;
+  evaluate_options.segments = scored_;
   evaluate_options.mask_rate = options_.mask_rate;
   evaluate_options.batch_tokens = std::max(options_.train_length, options_.micro_batch_tokens);
   double loss = 0;

@@ -154,6 +154,22 @@ class Encoder(CliTest):
         self.assertEqual([(one["index"], one["text"]) for one in found["similar"]], [(1, "over the lazy dog")])
         self.assertAlmostEqual(found["similar"][0]["cosine"], 1, places=5)
 
+        # The mean of the texts of --similarity is subtracted from all vectors, computed here from the vectors themselves.
+        others = ["the quick brown fox", "over the lazy dog", "runs away", "number 7"]
+        texts = self.folder / "others.txt"
+        texts.write_text("".join(line + "\n" for line in others))
+        vectors = [json.loads(line)["embedding"] for line in self.succeeds("embed", self.encoder, texts).splitlines()]
+        query = json.loads(self.succeeds("embed", self.encoder, stdin="the fox"))["embedding"]
+        mean = [sum(column) / len(others) for column in zip(*vectors)]
+        centred = [[x - m for x, m in zip(vector, mean)] for vector in [query, *vectors]]
+        expected = [sum(a * b for a, b in zip(centred[0], vector)) / (math.hypot(*centred[0]) * math.hypot(*vector))
+                    for vector in centred[1:]]
+        found = json.loads(self.succeeds("embed", self.encoder, "--similarity", texts, "--center", stdin="the fox"))["similar"]
+        self.assertEqual([one["index"] for one in found], sorted(range(4), key=lambda i: -expected[i]))
+        for one in found:
+            self.assertAlmostEqual(one["cosine"], expected[one["index"]], places=4)
+        self.fails(2, "--similarity", "embed", self.encoder, "--center", stdin="a")
+
         cut = run("embed", self.encoder, "--max-tokens", "3", stdin="abcdef\nab\n")
         self.assertIn("1 texts were cut to 3 tokens", cut.stderr)
         entries = [json.loads(line) for line in cut.stdout.splitlines()]

@@ -19,6 +19,30 @@ class Help(CliTest):
                     self.assertIn(expected, text)
             self.assertLessEqual(max(map(len, text.splitlines())), 160)
 
+    def test_help_leaves_out_rare_options_and_says_how_to_see_them(self):
+        rare = ("--ranks", "--sequence-ranks", "--shards", "--warmup-from", "--floor", "--period", "--momentum", "--t5-init")
+        for command, most in (("train", 60), ("compare", 60)):
+            few, every = self.succeeds(command, "--help"), self.succeeds(command, "--help", "all")
+            left_out = set(every.splitlines()) - set(few.splitlines())
+            self.assertLess(len(few.splitlines()), most)
+            self.assertRegex(few, rf"\nRun 'alibi {command} --help all' for \d+ more options\.\n\nExamples:")
+            self.assertNotIn("--help all", every)
+            for name in rare:
+                if name != "--ranks" or command == "train":
+                    self.assertNotIn(f"  {name} ", few)
+                    self.assertTrue(any(line.startswith(f"  {name} ") for line in left_out), name)
+            self.assertIn("  --learning-rate ", few)
+            self.assertEqual(self.succeeds(command, "-h", "all"), every)
+        self.assertEqual(self.succeeds("eval", "--help"), self.succeeds("eval", "--help", "all"))
+
+    def test_models_may_be_gguf_files(self):
+        for command in ("eval", "info", "generate", "score", "embed", "convert"):
+            self.assertRegex(self.succeeds(command, "--help"), r"\n  MODEL +(REQUIRED +)?Model folder or GGUF file\n")
+
+    def test_defaults_are_numbers(self):
+        for command in COMMANDS:
+            self.assertNotIn("the preset's", self.succeeds(*command.split(), "--help", "all"))
+
     def test_the_command_lists_its_subcommands(self):
         text = self.succeeds("--help")
         for command in COMMANDS:
@@ -31,7 +55,7 @@ class Help(CliTest):
 class CalledWrongly(CliTest):
     def test_no_command_or_an_unknown_one(self):
         self.fails(2, "subcommand")
-        self.fails(2, "there is no command 'sing'; did you mean 'alibi ", "sing")
+        self.fails(2, "there is no command 'sing'\n", "sing")
 
     def test_the_nearest_name_is_told(self):
         for wrong, meant in (("trian", "alibi train"), ("evaluate", "alibi eval"), ("generat", "alibi generate")):
@@ -43,9 +67,37 @@ class CalledWrongly(CliTest):
                             (("bench", "attention", "--head", "3"), "'--head' of 'alibi bench attention'; did you mean '--heads'"),
                             (("train", self.text, "--sliding", "4"), "'--sliding' of 'alibi train'; did you mean '--sliding-window'"),
                             (("--versoin",), "'--versoin' of 'alibi'; did you mean '--version'"),
-                            (("info", self.model, "-j"), "'-j' of 'alibi info'; did you mean '-h'")):
+                            (("info", self.model, "-j"), "'-j' of 'alibi info'; did you mean '--json'"),
+                            (("compare", "--method", "alibi"), "'--method' of 'alibi compare'; did you mean '--positions'")):
             self.fails(2, f"there is no option {told}?", *words)
         self.assertIn("\nRun 'alibi bench attention --help'", run("bench", "attention", "--head").stderr)
+
+    def test_names_of_other_programs_lead_to_those_of_this_one(self):
+        for command, pairs in {"train": {"--lr": "learning-rate", "--batch-size": "batch-tokens", "--max_seq_len": "train-length",
+                                         "--n-layer": "layers", "--hidden_size": "d-model", "--num-heads": "heads",
+                                         "--max-steps": "train-tokens", "--wd": "weight-decay", "--max-grad-norm": "clip",
+                                         "--bf16": "precision", "--window-size": "sliding-window", "--output-dir": "out",
+                                         "--gradient-checkpointing": "recompute", "--rate": "learning-rate"},
+                               "eval": {"--seq-len": "lengths", "--quantization": "weights", "--n-threads": "threads"},
+                               "generate": {"--max-new-tokens": "max-tokens", "--temp": "temperature"}}.items():
+            for theirs, ours in pairs.items():
+                self.fails(2, f"there is no option '{theirs}' of 'alibi {command}'; did you mean '--{ours}'?\n", command, theirs, "3")
+        # What nothing is like is answered without a guess, and without a list of all options.
+        for words in (("train", "--device", "cuda"), ("eval", "--verbose"), ("train", "--xq"), ("generate", "--ngl", "3")):
+            self.fails(2, f"there is no option '{words[1]}' of 'alibi {words[0]}'\nRun 'alibi {words[0]} --help", *words)
+
+    def test_values_of_a_list_that_are_separated_by_spaces(self):
+        for words, right in ((("compare", "--positions", "alibi", "rotary", "t5"), "--positions alibi,rotary,t5"),
+                             (("eval", self.model, self.valid, "--lengths", "32", "64", "5k"), "--lengths 32,64,5k"),
+                             (("bench", "attention", "--lengths", "128", "256"), "--lengths 128,256")):
+            self.fails(2, f"are separated by commas: {right}\n", *words)
+        self.fails(1, "rotary5: no such file", "compare", "rotary5", "--positions", "alibi", "--out", self.folder / "unused")
+
+    def test_numbers_that_are_too_large(self):
+        """The message must not name a range that the number is in."""
+        self.fails(2, "expected a whole number from 0 to 18446744073709551615", "info", self.model, "--seed", "18446744073709551616")
+        self.fails(2, "expected a whole number of at most 9223372036854775807", "train", self.text, "--train-tokens", "9223372036854775808")
+        self.succeeds("info", self.model, "--seed", "9223372036854775808")
 
     def test_missing_and_unknown_arguments(self):
         self.fails(2, "MODEL", "info")

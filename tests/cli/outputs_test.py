@@ -479,7 +479,8 @@ class Messages(OutputTest):
         self.fails(2, "the length is 950", "compare", short, "--out", out, "--train-length", "950", "--train-tokens", "1M")
         # The preset's batch is cut, and that is said.
         text = self.succeeds("train", short, "-o", out, "--train-length", "16", "--train-tokens", "64")
-        self.assertIn("The batch is reduced to 64 tokens, the length of the training text", text)
+        self.assertIn("--batch-tokens is reduced from 2,048 to 64, the number of tokens to train on\n", text)
+        self.assertIn("\n1 update of up to 64 tokens, ", text)
         self.assertEqual(json.loads((out / "train.json").read_text())["batch-tokens"], 64)
         text = self.succeeds("eval", self.model, self.valid, "--lengths", "32,5k")
         self.assertIn("fewer than the length 5,000", text)

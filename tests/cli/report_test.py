@@ -27,6 +27,60 @@ class ReportTest(CliTest):
             self.succeeds("report", results, "-o", out)
             self.assertIn("Not drawn: alibi at 16", (out / "report.html").read_text())
 
+    def compared(self, name, *options):
+        """The results and the page of a comparison of small models."""
+        out = self.folder / name
+        self.succeeds("compare", self.text, "--valid", self.valid, "-o", out, "--train-length", "16", "--batch-tokens", "512",
+                      "--layers", "1", "--d-model", "16", "--heads", "2", "--sample-tokens", "0", *options)
+        return json.loads((out / "results.json").read_text()), (out / "report.html").read_text()
+
+    def test_after_little_training_no_sentence_claims_what_the_numbers_do_not_say(self):
+        results, page = self.compared("little", "--positions", "alibi,t5", "--train-tokens", "1k", "--lengths", "16,64",
+                                      "--eval-tokens", "512", "--timing-rounds", "0")
+        self.assertEqual(results["advised_tokens"], 1000000)
+        self.assertIn("Trained on 1.02k of the advised 1.00M tokens, so the order", page)
+        self.assertIn("No method has learned enough to be compared.", page)
+        note = "The position weights of t5 have 64 times the learning rate of the other weights."
+        self.assertEqual(results["notes"], [note])
+        self.assertEqual(page.count(note[:-1]), 3, "in the verdict, in the description of the page and in the settings")
+        for claim in ("is marked", "Speed and memory", "okens per second", "learned which keys to prefer", "their loss is high"):
+            self.assertNotIn(claim, page)
+        _, page = self.compared("one-rate", "--positions", "t5", "--train-tokens", "1k", "--lengths", "16", "--eval-tokens",
+                                "256", "--timing-rounds", "1", "--t5-rate-factor", "1")
+        self.assertIn("Speed and memory", page)
+        self.assertNotIn("times the learning rate", page)
+        self.assertNotIn("longer than anything a model saw", page)
+
+    def test_eval_tokens_mean_the_same_to_every_command(self):
+        """Blocks that are spread evenly over the text: compare, eval and train score the same tokens."""
+        lengths = ("--lengths", "16,64", "--eval-tokens", "320")
+        results, _ = self.compared("scored", "--positions", "alibi", "--train-tokens", "1k", "--timing-rounds", "0", *lengths)
+        model, out = self.folder / "scored/models/alibi-16-seed0", self.folder / "scored.json"
+        self.succeeds("eval", model, self.valid, *lengths, "--json", out)
+        for one, other in zip(results["methods"][0]["eval"], self.json_of("scored.json")["eval"], strict=True):
+            for key in ("length", "tokens", "nll", "bits_per_byte"):
+                self.assertEqual(one[key], other[key], key)
+        self.assertEqual(other["tokens"], 320)
+        self.succeeds("eval", model, self.valid, "--one-pass", "--eval-tokens", "320", "--json", out)
+        self.assertEqual(self.json_of("scored.json")["stream"]["tokens"], 320)
+
+        trained = self.folder / "trained"
+        self.succeeds("train", self.text, "--valid", self.valid, "-o", trained, "--train-length", "16", "--train-tokens", "1k",
+                      "--batch-tokens", "512", "--layers", "1", "--d-model", "16", "--heads", "2", "--eval-tokens", "160",
+                      "--eval-steps", "2", "--json", out)
+        train = self.json_of("scored.json")
+        self.succeeds("eval", trained, "--held-out", "--lengths", "16", "--eval-tokens", "160", "--json", out)
+        scored = self.json_of("scored.json")["eval"][0]
+        self.assertEqual(train["eval"][0], {**scored, "tokens_per_second": train["eval"][0]["tokens_per_second"]})
+        self.assertAlmostEqual(train["train"]["held_out"][0]["nll"], scored["nll"], places=6)
+        first = self.folder / "first.txt"
+        first.write_text(self.valid.read_text()[:160])
+        self.succeeds("eval", trained, first, "--lengths", "16", "--json", out)
+        self.assertNotAlmostEqual(self.json_of("scored.json")["eval"][0]["nll"], scored["nll"], places=4)
+        self.fails(2, "--eval-tokens is 63, expected at least the longest length, 64", "eval", model, self.valid, "--lengths", "16,64",
+                   "--eval-tokens", "63")
+        self.fails(2, "--eval-tokens", "eval", model, self.valid, "--scoring", "harness", "--eval-tokens", "64")
+
     def test_damaged_notes_of_a_comparison_are_named(self):
         out = self.folder / "compared"
         command = ("compare", self.text, "--valid", self.valid, "-o", out, "--positions", "alibi", "--train-tokens", "1k",

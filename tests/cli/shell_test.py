@@ -17,7 +17,7 @@ class WhatTheyHold(CliTest):
         bash, zsh, fish = (self.succeeds("completion", shell) for shell in SHELLS)
         for command in COMMANDS:
             path = "/" + command.replace(" ", "/")
-            options = re.findall(r"^ +(?:-\w,)?--([\w-]+)", self.succeeds(*command.split(), "--help"), re.MULTILINE)
+            options = re.findall(r"^ +(?:-\w,)?--([\w-]+)", self.succeeds(*command.split(), "--help", "all"), re.MULTILINE)
             self.assertIn("help" if command == "serve" else "json", options)
             bash_words = re.search(rf"'{path}'\) words='([^']*)'", bash).group(1).split()
             zsh_case = re.search(rf"'{path}'\)(.*?);;", zsh, re.DOTALL).group(1)
@@ -111,7 +111,7 @@ class InTheShell(CliTest):
                                     env={"MANWIDTH": "300", "LC_ALL": "C.UTF-8", "PATH": "/usr/bin:/bin"})
             self.assertEqual(result.stderr, "")
             self.assertIn(f"alibi-{command.replace(' ', '-')} - ", result.stdout)
-            helped = self.succeeds(*command.split(), "--help")
+            helped = self.succeeds(*command.split(), "--help", "all")
             for option in re.findall(r"^ +(?:-\w,)?--([\w-]+)", helped, re.MULTILINE):
                 self.assertIn(f"--{option}", result.stdout)
             for example in re.findall(r"^  (alibi .*)", helped.partition("Examples:")[2], re.MULTILINE):

@@ -41,7 +41,7 @@ class TrainingConfig(CliTest):
 
     def test_every_setting_is_written_and_read_again(self):
         written = json.loads((self.model / "train.json").read_text())
-        text = self.succeeds("train", "--help")
+        text = self.succeeds("train", "--help", "all")
         options = {name[2:] for name in re.findall(r"^ +(?:-o,)?(--[a-z0-9-]+)", text, re.MULTILINE)}
         # How to compute, not what; of two ways to say a thing the one that was taken; what the preset says.
         left_out = {"help", "from", "resume", "overwrite", "config", "plan", "ranks", "link", "update-seconds", "json", "threads", "epochs", "warmup-steps", "vocab-size",
@@ -148,17 +148,17 @@ class TrainingConfig(CliTest):
 
 class TrainingDefaults(CliTest):
     def test_help_shows_the_numbers_that_a_run_takes(self):
-        entries = re.split(r"\n(?=  -)", self.succeeds("train", "--help"))  # long names have their text on another line
+        entries = re.split(r"\n(?=  -)", self.succeeds("train", "--help", "all"))  # long names have their text on another line
         shown = []
         for entry in entries:
             name = re.match(r"  --([a-z0-9-]+)[ ,]", entry)
-            default = re.search(r"\[(the preset's; tiny: )?([^\]\s]+)\]$", entry.split("\n\n")[0].rstrip())
+            default = re.search(r"\[([^\]\s]+)( for tiny)?\]$", entry.split("\n\n")[0].rstrip())
             if name and default:
                 shown.append((name[1], *default.groups()))
         self.succeeds("train", self.text, "-o", self.folder / "defaults", "--train-tokens", "5k")
         taken = json.loads((self.folder / "defaults" / "train.json").read_text())
         compared = 0
-        for name, of_tiny, value in shown:
+        for name, value, _ in shown:
             if name in ("train-tokens", "precision", "threads", "ranks", "link", *WRITTEN_IF_GIVEN):
                 continue
             with self.subTest(name):
@@ -168,9 +168,10 @@ class TrainingDefaults(CliTest):
         # What the presets do not share is not shown as if it were everybody's.
         for name in ("train-length", "batch-tokens", "learning-rate", "optimizer", "schedule", "warmup-fraction", "clip", "weight-decay",
                      "micro-batch-tokens", "period"):
-            self.assertIn(name, [shown_name for shown_name, of_tiny, value in shown if of_tiny])
-        text = self.succeeds("compare", "--help")
-        self.assertRegex(text, r"--train-length N [^\[]*Number of tokens in a training sequence \[the preset's; tiny: 128\]")
+            self.assertIn(name, [shown_name for shown_name, _, of_tiny in shown if of_tiny])
+        text = self.succeeds("compare", "--help", "all")
+        self.assertRegex(text, r"--train-length N [^\[]*Number of tokens in a training sequence \[128 for tiny\]")
+        self.assertNotIn("the preset's", text)
 
 
 class TrainingPlan(CliTest):
@@ -303,6 +304,39 @@ class TrainingGoesOn(CliTest):
         other = self.folder / "longer.txt"
         other.write_text(self.text.read_text() + "and one more line\n")
         self.fails(1, "text_fingerprint", "train", other, "-o", self.model, "--resume")
+        refused = run("train", "--resume", self.model, "--learning-rate", "0.5")
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn("learning_rate is 0.5", refused.stderr)
+        self.assertNotIn("complete", refused.stdout, "nothing is said of a run that does not continue")
+
+    def test_progress_is_written_to_standard_error(self):
+        process = self.start(self.folder / "long", "--train-length", "32", "--train-tokens", "500M", "--batch-tokens", "256",
+                             "--eval-steps", "5", "--eval-tokens", "32", "--threads", "1")
+        self.assertRegex(process.stderr.readline(), r"^update [\d,]+ of [\d,]+  loss \d")  # after ten seconds
+        process.send_signal(signal.SIGTERM)
+        output, _ = process.communicate(timeout=60)
+        self.assertRegex(output, r"\nupdate 5: held-out loss ")
+        self.assertNotRegex(output, r"update [\d,]+ of ")
+
+    def test_an_unfinished_run_names_its_checkpoint(self):
+        whole = self.folder / "whole"
+        self.succeeds("train", self.text, "--valid", self.valid, "-o", whole, *TINY_TRAINING)
+        out = self.folder / "unfinished"
+        shutil.copytree(whole, out)
+        for name in ("config.json", "model.safetensors"):
+            (out / name).unlink()
+        checkpoint = out / "checkpoints" / "step-000007"
+        for command in ("eval", "info", "generate", "embed"):
+            texts = (self.valid,) if command in ("eval", "embed") else ()
+            self.fails(1, f"use its newest checkpoint, {checkpoint}, or finish it with `alibi train --resume {out}`", command, out,
+                       *texts)
+        expected = self.succeeds("eval", whole, "--held-out", "--lengths", "32").splitlines()[1].split()[:4]
+        for name in (checkpoint, f"{checkpoint}/"):
+            self.assertEqual(self.succeeds("eval", name, "--held-out", "--lengths", "32").splitlines()[1].split()[:4], expected)
+        warned = run("eval", checkpoint, self.text, "--lengths", "32")
+        self.assertIn("of this text was in the training text", warned.stderr)
+        shutil.rmtree(checkpoint)
+        self.fails(1, "has no checkpoint yet", "eval", out, self.valid)
 
     def test_a_full_disk_loses_nothing(self):
         out = self.folder / "full"

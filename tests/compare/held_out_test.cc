@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "evaluate/checks.h"
 #include "temporary_folder.h"
 
 namespace alibi::comparison {
@@ -19,6 +20,10 @@ TrainingData data_with(const std::string& kind, const std::string& valid) {
   std::string train;
   for (int i = 0; i < 200; ++i) train += "the cat sat on mat " + std::to_string(i) + "\n";
   return training_data({folder.write("train.txt", train)}, {folder.write("valid.txt", valid)}, {.kind = kind});
+}
+
+int64_t bytes_of_prefix(const TrainingData& data, size_t tokens) {
+  return bytes_of(*data.tokenizer, data.valid.tokens, data.valid_bytes, {{0, static_cast<int64_t>(tokens)}});
 }
 
 TEST(HeldOut, BytesOfAPrefixAreThoseOfItsText) {
@@ -47,7 +52,7 @@ TEST(HeldOut, BytesOfWordsAreInProportion) {
 TEST(HeldOut, BlocksAreSpreadEvenlyAndHoldWhatWasWanted) {
   for (const auto& [stream, wanted, longest] : std::vector<std::array<int64_t, 3>>{
            {1000, 100, 10}, {1000, 95, 10}, {1000, 1000, 64}, {50, 1000, 8}, {1000, 7, 10}, {64, 64, 64}}) {
-    const std::vector<Segment> blocks = spread_blocks(stream, wanted, longest);
+    const std::vector<Segment> blocks = evaluation::spread_blocks(stream, wanted, longest);
     int64_t at = 0, most = 0, sum = 0;
     for (const Segment& block : blocks) {
       most = std::max(most, block.begin - at);

@@ -132,11 +132,11 @@ std::string rows() {
     std::vector<std::string> takes(field.choices.begin(), field.choices.end());
     if (takes.empty()) takes.push_back(formats::text_of(field.range));
     const std::string json = field.more.json ? fmt::format("`{}`", field.more.json) : "";
-    text +=
-        fmt::format("| `{}` | {} | {} | {} | {} | {} | {} |\n", field.name, field.more.part,
-                    field.more.offered ? fmt::format("`{}`", training::option_word(field)) : "", field.help,
-                    field.default_text ? field.default_text : formats::short_text_of(field.get(LanguageModelConfig())),
-                    fmt::join(takes, ", "), json);
+    text += fmt::format(
+        "| `{}` | {} | {} | {} | {} | {} | {} |\n", field.name, field.more.part,
+        field.more.offered ? fmt::format("`{}`", training::option_word(field)) : "", field.help,
+        field.default_text ? training::default_text(field) : formats::short_text_of(field.get(LanguageModelConfig())),
+        fmt::join(takes, ", "), json);
   }
   return text;
 }

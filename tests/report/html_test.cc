@@ -80,6 +80,39 @@ TEST(ReportPage, AMethodThatHasNotLearnedIsCalledSoAndNotPraised) {
   EXPECT_EQ(page.find("sinusoidal stays level"), std::string::npos);
 }
 
+TEST(ReportPage, SpeedIsShownOnlyIfItWasMeasured) {
+  CompareResults results = testing::sample_results();
+  std::string page = report_html(results);
+  EXPECT_NE(page.find(">Memory</h2>"), std::string::npos);
+  for (const char* speed : {"Speed and memory", "okens per second"}) EXPECT_EQ(page.find(speed), std::string::npos);
+  results.speed = {{"alibi", false, {{"train", 128, 1234, 1620.4, 1.05, 3}}}};
+  page = report_html(results);
+  for (const char* speed : {">Speed and memory</h2>", "okens per second"}) {
+    EXPECT_NE(page.find(speed), std::string::npos) << speed;
+  }
+}
+
+TEST(ReportPage, SentencesOfTrainedModelsNeedTrainedModels) {
+  CompareResults results = testing::sample_results({{"alibi", 5, 0}, {"rotary", 6, 0}});
+  AttentionMap& map = results.methods[0].attention;
+  map.length = 256;
+  map.distances = {0, 1, 2, 4};
+  map.heads = {{0, 0, 0.5, {0.4, 0.3, 0.2, 0.1}, {0.4, 0.3, 0.2, 0.1}}};
+  const auto has = [&](const char* text) { return report_html(results).find(text) != std::string::npos; };
+  EXPECT_TRUE(has("the model has learned which keys to prefer"));
+  EXPECT_TRUE(has("their loss is high: 2.75 nats at positions 1 to 4 and 1.58 after them with alibi."))
+      << "see sample_run()";
+  EXPECT_TRUE(has(">Loss by position: the early token curse</h2>"));
+  std::vector<double>& nll = results.methods[1].per_position_nll;
+  nll[0] = nll[1] = 0;  // the first positions are the lowest of a method
+  EXPECT_FALSE(has("early token curse"));
+  EXPECT_FALSE(has("their loss is high"));
+  EXPECT_TRUE(has(">Loss by position</h2>"));
+  results.held_out.bigram_nll = std::log(4.0);
+  EXPECT_FALSE(has("has learned which keys to prefer"));
+  EXPECT_TRUE(has("This model has not learned yet"));
+}
+
 TEST(ReportPage, SettingsAreNotSaidTwice) {
   CompareResults results = testing::sample_results();
   results.settings.emplace_back("seed", "from the settings");

@@ -166,6 +166,23 @@ TEST(Verdict, MethodsThatHaveNotLearnedAreCalledSo) {
   EXPECT_EQ(none.find("lowest"), std::string::npos) << none;
 }
 
+TEST(Verdict, ShortTrainingIsSaidFirst) {
+  CompareResults results = results_of({{{"alibi", {9, 9, 9}}, {"t5", {8, 8, 8}}}});
+  for (MethodResults& method : results.methods) method.train_tokens = 198'656;
+  EXPECT_EQ(verdict(results).find("advised"), std::string::npos) << "results of earlier versions do not know";
+  results.advised_tokens = 1'000'000;
+  results.notes = {"The position weights of t5 have 64 times the learning rate of the other weights."};
+  const std::string text = verdict(results);
+  EXPECT_EQ(text.rfind("Trained on 199k of the advised 1.00M tokens, so the order of the methods may be another after "
+                       "more training. At 1024, ",
+                       0),
+            0u)
+      << text;
+  EXPECT_NE(text.find(" The position weights of t5 have 64 times the learning rate"), std::string::npos) << text;
+  for (MethodResults& method : results.methods) method.train_tokens = 999'424;  // whole updates of a million
+  EXPECT_EQ(verdict(results).find("advised"), std::string::npos) << verdict(results);
+}
+
 TEST(Verdict, SeedsThatAreNotAllThereAreNamed) {
   const std::string text = verdict_of({{{"alibi", {6, 6, 5.9}}, {"none", {6, 7, 9}}}, {{"alibi", {6, 6, 5.8}}}});
   EXPECT_NE(text.find("Not all runs are finished"), std::string::npos) << text;

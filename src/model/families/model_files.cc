@@ -21,9 +21,8 @@ namespace {
 
 /// Checks that the folder exists, and reads its config.json.
 formats::JsonObject read_config_file(const std::filesystem::path& folder) {
-  const std::filesystem::path path = folder / kConfigFile;
-  check(core::path_exists(path), "[model] {}: not a model folder, there is no {} in it", folder.string(), kConfigFile);
-  return formats::read_json_object(path, kMostConfigBytes);
+  check_model_folder(folder);
+  return formats::read_json_object(folder / kConfigFile, kMostConfigBytes);
 }
 
 /// Checked before anything is allocated for each layer.
