@@ -154,7 +154,7 @@ def compare(
     train_lengths     training lengths in tokens; each method is trained at each of them. () uses the option train_length
     lengths           evaluation lengths in tokens. () evaluates at 1 to 16 times the training length
     stride, one_pass  also evaluate with a sliding window that advances by `stride` tokens; also in one pass
-    eval_tokens       number of held-out tokens to score (0: the preset's)
+    eval_tokens       number of held-out tokens to score, in blocks spread evenly (0: as many as the preset says)
     sample_tokens     number of tokens to generate as a sample (0: none, -1: 4 times the training length)
     tune_rates        learning rates to try; each method gets its best one
     tokenizer, vocab_size, min_count, like, dropout

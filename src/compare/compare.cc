@@ -159,9 +159,8 @@ void Comparison::check_options() {
   const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
   check_usage(twice == sorted.end(), "[compare] the method {} is given twice; name each method once",
               twice == sorted.end() ? "" : name_of(*twice));
-  for (const Position method : options_.positions) {
-    comparison::model_config(options_, method, options_.train.train_length,
-                             nullptr);  // throws an Error if the configuration is invalid
+  for (const Position method : options_.positions) {  // throws an Error if the configuration is invalid
+    comparison::model_config(options_, method, options_.train.train_length, nullptr);
   }
   std::vector<int64_t>& lengths = options_.lengths;
   if (lengths.empty()) {
@@ -202,11 +201,11 @@ void Comparison::read_text() {
     train.train_length = length;
     train.check_text(static_cast<int64_t>(data_.train.tokens.size()));
   }
-  const auto stream = static_cast<int64_t>(data_.valid.tokens.size());
-  check(std::min(stream, options_.eval_tokens) >= options_.lengths.back(),
+  const int64_t stream = std::ssize(data_.valid.tokens), scored = std::min(stream, options_.eval_tokens);
+  check(scored >= options_.lengths.back(),
         "[compare] the number of held-out tokens to score is {}, expected at least the longest length, {}; give more "
         "text with --valid, a larger --eval-tokens or shorter --lengths",
-        std::min(stream, options_.eval_tokens), options_.lengths.back());
+        scored, options_.lengths.back());
   plan_ = comparison::plan_held_out(stream, options_.eval_tokens, options_.train.train_length, options_.lengths.back());
   held_out_ = comparison::describe(data_, plan_.blocks);
   held_out_.bigram_nll =
