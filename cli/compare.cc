@@ -213,7 +213,7 @@ void add_compare(CLI::App& app) {
   command.choices("--positions", position_names());
   command.count("--seeds", options->seeds, "Number of runs per method, with consecutive seeds from --seed on");
   command.counts("--train-lengths", options->train_lengths,
-                 "Training lengths in tokens; each method is trained at each of them");
+                 "Training lengths in tokens, instead of --train-length; each method is trained at each of them");
   command.counts("--lengths", options->lengths,
                  "Evaluation lengths in tokens [1, 1.25, 1.5, 2, 3, 4, 6, 8 and 16 times the training length]");
   command.count("--stride", options->stride,

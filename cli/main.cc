@@ -114,17 +114,21 @@ struct HelpFormatter : CLI::Formatter {
     if (is_positional) return CLI::Formatter::make_option_name(option, true);
     return fmt::format("{}", fmt::join(shown_names(*option), ","));
   }
-  /// Without the dots of a repeated option after a list, whose values are separated by commas.
+  /// Without the dots of a repeated option after a list, whose values are separated by commas, and without the options
+  /// that are excluded, which the help names where that helps.
   std::string make_option_opts(const CLI::Option* option) const override {
     std::string text = CLI::Formatter::make_option_opts(option);
-    if (option->get_delimiter() == '\0') return text;
-    const size_t dots = text.find(" ...");
+    text.resize(std::min(text.find(" Excludes:"), text.size()));
+    const size_t dots = option->get_delimiter() == '\0' ? std::string::npos : text.find(" ...");
     return dots == std::string::npos ? text : text.erase(dots, 4);
   }
   std::string make_group(std::string title, bool is_positional,
                          std::vector<const CLI::Option*> options) const override {
     if (!all) std::erase_if(options, [](const CLI::Option* option) { return is_rare(*option); });
     return options.empty() ? "" : CLI::Formatter::make_group(std::move(title), is_positional, std::move(options));
+  }
+  std::string make_groups(const CLI::App* command, CLI::AppFormatMode mode) const override {
+    return CLI::detail::find_and_replace(CLI::Formatter::make_groups(command, mode), "\n\n\n", "\n\n");
   }
   std::string make_footer(const CLI::App* command) const override {
     const size_t rare = number_of_rare(*command);

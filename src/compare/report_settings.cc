@@ -15,9 +15,15 @@
 namespace alibi::comparison {
 namespace {
 
+/// "1 layer", "2 layers"
+std::string number_of(int64_t count, const char* what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
 std::string model_text(const TransformerConfig& model) {
-  std::string text = fmt::format("{} layers, d_model {}, {} heads, feed-forward {}, {}", model.layers, model.d_model,
-                                 model.attention.heads, model.ffn_dim(), name_of(model.block.activation));
+  std::string text =
+      fmt::format("{}, d_model {}, {}, feed-forward {}, {}", number_of(model.layers, "layer"), model.d_model,
+                  number_of(model.attention.heads, "head"), model.ffn_dim(), name_of(model.block.activation));
   return model.block.dropout > 0 ? text + fmt::format(", dropout {:g}", model.block.dropout) : text;
 }
 
@@ -64,9 +70,8 @@ std::string optimizer_text(const TrainOptions& t) {
   const std::string shape = t.schedule_kind == ScheduleKind::cosine
                                 ? fmt::format("cosine to {:g} %", 100 * t.final_fraction)
                                 : fmt::format("{} schedule", name_of(t.schedule_kind));
-  return fmt::format(
-      "{}, learning rate {:g} after {} updates of warmup, {}, weight decay {:g}, gradient clipped at {:g}", kind,
-      t.learning_rate, schedule.warmup_steps, shape, t.weight_decay, t.clip);
+  return fmt::format("{}, learning rate {:g} after {} of warmup, {}, weight decay {:g}, gradient clipped at {:g}", kind,
+                     t.learning_rate, number_of(schedule.warmup_steps, "update"), shape, t.weight_decay, t.clip);
 }
 
 std::string evaluation_text(const CompareOptions& options, const HeldOutPlan& plan) {
@@ -78,24 +83,25 @@ std::string evaluation_text(const CompareOptions& options, const HeldOutPlan& pl
   }
   if (options.one_pass) windows += ", and one pass in which each target sees all preceding text";
   return fmt::format(
-      "{}, over {} held-out tokens in {} blocks, evenly spread over the files; the targets are the same at every "
+      "{}, over {} held-out tokens in {}, evenly spread over the files; the targets are the same at every "
       "length",
-      windows, core::format_integer(plan.tokens), plan.blocks.size());
+      windows, core::format_integer(plan.tokens), number_of(std::ssize(plan.blocks), "block"));
 }
 
 /// An update consists of whole blocks, so it may have fewer tokens than requested.
 std::string training_text(const CompareOptions& options) {
   const TrainOptions& t = options.train;
   const int64_t update = training::blocks_per_update(t) * t.train_length;
-  return fmt::format("{} tokens in {} updates of {}, in blocks of {}, in {}", t.steps() * update, t.steps(), update,
-                     fmt::join(options.train_lengths, ", "), name_of(t.precision));
+  return fmt::format("{} tokens in {} of {}, in blocks of {}, in {}", t.steps() * update,
+                     number_of(t.steps(), "update"), update, fmt::join(options.train_lengths, ", "),
+                     name_of(t.precision));
 }
 
 std::string tuning_text(const CompareOptions& options, const std::vector<Tuning>& tunings) {
   if (tunings.empty()) {
     std::string text =
         "not tuned: all methods use the same learning rate, which may suit some methods better than others";
-    for (const std::string& note : rate_notes(options)) text += "; " + note.substr(0, note.size() - 1);
+    for (const std::string& note : rate_notes(options)) text += ". " + note.substr(0, note.size() - 1);
     return text;
   }
   std::vector<std::string> parts;

@@ -46,7 +46,7 @@ figcaption { margin-top: 10px; }
 figure svg { display: block; width: 100%; height: auto; }
 @media (min-width: 640px) { .lines text { font-size: 10.5px; } }
 .name { white-space: nowrap; }
-.bars { display: grid; grid-template-columns: repeat(auto-fit, minmax(290px, 1fr)); gap: 26px 40px; }
+.bars { display: grid; grid-template-columns: repeat(auto-fill, minmax(290px, 1fr)); gap: 26px 40px; }
 .mark { width: .72em; height: .72em; margin-right: .4em; vertical-align: -.04em; }
 table { border-collapse: collapse; width: 100%; font-size: 15px; font-variant-numeric: tabular-nums; }
 .scroll + .note { margin-top: 22px; }

@@ -165,16 +165,16 @@ std::string basis(const CompareResults& results) {
   return one + ", with 95 % intervals over blocks of the held-out text. Another seed may differ by more.";
 }
 
-/// "Trained on 200k of the advised 1.00M tokens, so ...", or "" after enough training.
+/// "Trained on 198,656 of the advised 1,000,000 tokens, so ...", or "" after enough training.
 std::string short_training_note(const CompareResults& results) {
   constexpr double kEnough = 0.9;  // updates are whole, so a run has slightly fewer tokens than it was given
   int64_t fewest = INT64_MAX;
   for (const MethodResults& method : results.methods) fewest = std::min(fewest, method.train_tokens);
-  const auto advised = static_cast<double>(results.advised_tokens);
-  if (fewest == 0 || static_cast<double>(fewest) >= kEnough * advised) return "";
+  const double enough = kEnough * static_cast<double>(results.advised_tokens);
+  if (fewest == 0 || static_cast<double>(fewest) >= enough) return "";
   return fmt::format(
       "Trained on {} of the advised {} tokens, so the order of the methods may be another after more training.",
-      core::format_count(static_cast<double>(fewest)), core::format_count(advised));
+      core::format_integer(fewest), core::format_integer(results.advised_tokens));
 }
 
 }  // namespace

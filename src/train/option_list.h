@@ -29,7 +29,8 @@ inline constexpr auto formats::options_of<TrainOptions> = std::to_array<formats:
     {ALIBI_OPTION(TrainOptions, batch_tokens), .range = {.least = 1},
      .help = "Number of tokens per update, rounded down to whole training sequences"},
     {ALIBI_OPTION(TrainOptions, micro_batch_tokens), .range = {.least = 1},
-     .help = "Maximum number of tokens per micro-batch; smaller values save memory and change only rounding"},
+     .help = "Maximum number of tokens per micro-batch; smaller values save memory and change only rounding",
+     .rare = true},
     {ALIBI_OPTION(TrainOptions, shards), .range = {.least = 1, .most = 4096},
      .help = "Parts of an update whose gradients are summed separately, and largest number of ranks of mpirun, which "
              "change "
@@ -48,12 +49,12 @@ inline constexpr auto formats::options_of<TrainOptions> = std::to_array<formats:
      .help = "Recompute activations in the backward pass, which saves memory and takes about a fifth more time",
      .changes_result = false},
 
-    {ALIBI_OPTION(TrainOptions, optimizer), .group = training::OptionGroup::optimizer,
-     .help = "Optimization algorithm"},
+    {ALIBI_OPTION(TrainOptions, optimizer), .group = training::OptionGroup::optimizer, .help = "Optimization algorithm",
+     .rare = true},
     {ALIBI_OPTION(TrainOptions, learning_rate), .range = {.above = 0}, .help = "Peak learning rate"},
     {ALIBI_OPTION_CALLED("schedule", TrainOptions, schedule_kind), .help = "Learning rate schedule after the warmup"},
     {ALIBI_OPTION(TrainOptions, warmup_fraction), .range = {.least = 0, .most = 1},
-     .help = "Warmup length as a fraction of all updates", .older_name = "warmup"},
+     .help = "Warmup length as a fraction of all updates", .older_name = "warmup", .rare = true},
     {ALIBI_OPTION(TrainOptions, warmup_steps), .range = {.least = 0},
      .help = "Warmup length in updates, instead of --warmup-fraction", .instead_of = "warmup_fraction"},
     {ALIBI_OPTION(TrainOptions, final_fraction), .range = {.least = 0, .most = 1},
@@ -91,7 +92,8 @@ inline constexpr auto formats::options_of<TrainOptions> = std::to_array<formats:
 template <>
 inline constexpr auto formats::options_of<TrainRun> = std::to_array<formats::Option<TrainRun>>({
     {ALIBI_OPTION(TrainRun, checkpoint_steps), .group = training::OptionGroup::progress, .range = {.least = 0},
-     .help = "Number of updates between checkpoints (0 writes checkpoints by time only)", .changes_result = false},
+     .help = "Number of updates between checkpoints (0 writes checkpoints by time only)", .changes_result = false,
+     .rare = true},
     {ALIBI_OPTION(TrainRun, checkpoint_minutes), .range = {.least = 0},
      .help = "Minutes between checkpoints (0 writes checkpoints by updates only)", .changes_result = false},
     {ALIBI_OPTION(TrainRun, keep), .range = {.least = 1},

@@ -38,13 +38,14 @@ class ReportTest(CliTest):
         results, page = self.compared("little", "--positions", "alibi,t5", "--train-tokens", "1k", "--lengths", "16,64",
                                       "--eval-tokens", "512", "--timing-rounds", "0")
         self.assertEqual(results["advised_tokens"], 1000000)
-        self.assertIn("Trained on 1.02k of the advised 1.00M tokens, so the order", page)
+        self.assertIn("Trained on 512 of the advised 1,000,000 tokens, so the order", page)
         self.assertIn("No method has learned enough to be compared.", page)
         note = "The position weights of t5 have 64 times the learning rate of the other weights."
         self.assertEqual(results["notes"], [note])
         self.assertEqual(page.count(note[:-1]), 3, "in the verdict, in the description of the page and in the settings")
         for claim in ("is marked", "Speed and memory", "okens per second", "learned which keys to prefer", "their loss is high"):
             self.assertNotIn(claim, page)
+        self.assertIn("<td>512 tokens in 1 update of 512,", page)
         _, page = self.compared("one-rate", "--positions", "t5", "--train-tokens", "1k", "--lengths", "16", "--eval-tokens",
                                 "256", "--timing-rounds", "1", "--t5-rate-factor", "1")
         self.assertIn("Speed and memory", page)
@@ -67,7 +68,7 @@ class ReportTest(CliTest):
         trained = self.folder / "trained"
         self.succeeds("train", self.text, "--valid", self.valid, "-o", trained, "--train-length", "16", "--train-tokens", "1k",
                       "--batch-tokens", "512", "--layers", "1", "--d-model", "16", "--heads", "2", "--eval-tokens", "160",
-                      "--eval-steps", "2", "--json", out)
+                      "--eval-steps", "2", "--precision", "f32", "--json", out)
         train = self.json_of("scored.json")
         self.succeeds("eval", trained, "--held-out", "--lengths", "16", "--eval-tokens", "160", "--json", out)
         scored = self.json_of("scored.json")["eval"][0]

@@ -173,7 +173,7 @@ TEST(Verdict, ShortTrainingIsSaidFirst) {
   results.advised_tokens = 1'000'000;
   results.notes = {"The position weights of t5 have 64 times the learning rate of the other weights."};
   const std::string text = verdict(results);
-  EXPECT_EQ(text.rfind("Trained on 199k of the advised 1.00M tokens, so the order of the methods may be another after "
+  EXPECT_EQ(text.rfind("Trained on 198,656 of the advised 1,000,000 tokens, so the order of the methods may be another after "
                        "more training. At 1024, ",
                        0),
             0u)
