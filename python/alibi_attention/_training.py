@@ -102,7 +102,7 @@ def train(
     out           folder for checkpoints and the model; with resume the run continues from its newest checkpoint (give
                   the text by its path then); a model or a run in the folder is replaced only with overwrite
     on_progress   called with a Progress after each update, e.g. alibi.show_progress; return False to end the training
-    options       those of `alibi train --help`, with underscores: train_length, train_tokens,
+    options       those of `alibi train --help all`, with underscores: train_length, train_tokens,
                   learning_rate, layers, d_model, seed ...
 
     Warns (UserWarning) if a quarter or more of the held-out text is also in the training text. Ctrl-C ends training

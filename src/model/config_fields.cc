@@ -207,7 +207,7 @@ const std::vector<ConfigField>& all_fields() {
        {.part = "attention", .position = kT5, .json = "alibi.t5_init", .always_written = true, .offered = true}},
       {{FIELD("t5_rate_factor", transformer.attention.t5_rate_factor), .range = {.least = 0, .most = 1e6},
         .help = "T5: learning rate of the bias table as a multiple of --learning-rate",
-        .default_text = "64; wikitext103: 1", .rare = true},
+        .default_text = "64; 1 for wikitext103", .rare = true},
        {.part = "attention",
         .position = kT5,
         .json = "alibi.t5_rate_factor",
