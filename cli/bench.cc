@@ -215,7 +215,10 @@ void run_capture(CaptureCommand& command) {
   command.apply();
   const std::filesystem::path out = output_file(command.out, "--out");
   const LanguageModel model = LanguageModel::load(command.model);
-  std::vector<int32_t> tokens = text::encode_stream(model.tokenizer(), text::read_documents(command.texts));
+  FilesRead files;
+  std::vector<int32_t> tokens =
+      text::encode_stream(model.tokenizer(), text::read_documents(command.texts, std::cin, kTextField, &files));
+  warn_of_skipped(files);
   check(static_cast<int64_t>(tokens.size()) >= command.length,
         "[bench capture] the text has {} tokens, expected at least the length, {}", tokens.size(), command.length);
   tokens.resize(static_cast<size_t>(command.length));
@@ -244,6 +247,7 @@ void add_attention(CLI::App& app) {
   command.count("--head-dim", options->head_dim, "Head dimension");
   command.text("--tensors", options->tensors, "FILE",
                "File of queries, keys and values that `alibi bench capture` saved, instead of random ones");
+  command.reads("--tensors");
   command.text("--isa", options->isa, "NAME",
                "Instruction set: scalar, avx2, avx512, avx512_bf16 or amx [the best one of this CPU]");
   command.choices("--isa", {"scalar", "avx2", "avx512", "avx512_bf16", "amx"});

@@ -81,6 +81,7 @@ void add_bench_sequence(CLI::App& app) {
   command.count("--head-dim", options->head_dim, "Head dimension");
   command.text("--tensors", options->tensors, "FILE",
                "File of queries, keys and values that `alibi bench capture` saved, instead of random ones");
+  command.reads("--tensors");
   options->add_to(command);
   command.examples("  alibi bench sequence --length 65536 --ranks 4");
   command.runs([options] { run_sequence(*options); });

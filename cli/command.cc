@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cctype>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "core/check.h"
@@ -14,6 +15,7 @@
 #include "formats/json.h"
 #include "numbers.h"
 #include "outline.h"
+#include "places.h"
 #include "ranks.h"
 #include "suggestion.h"
 
@@ -40,6 +42,19 @@ struct OptionMore {
 std::map<const CLI::Option*, OptionMore>& more() {
   static std::map<const CLI::Option*, OptionMore> all;
   return all;
+}
+
+/// Options that name what the command reads, set by Command::reads().
+std::set<const CLI::Option*>& input_options() {
+  static std::set<const CLI::Option*> options;
+  return options;
+}
+
+/// Tells places.h what the option names.
+void add_inputs_of(const CLI::Option& option) {
+  if (!input_options().contains(&option)) return;
+  const std::string name = option.get_positional() ? option.get_name() : shown_names(option).back();
+  for (const std::string& word : option.results()) add_input(word, name);
 }
 
 /// The keys of an option in a file of options: "text" for TEXT, "learning-rate" for --learning-rate, and former names.
@@ -71,10 +86,12 @@ Command::Command(CLI::App& app, const std::string& name, const std::string& desc
 
 void Command::model(std::string& folder, bool required) {
   app_->add_option("MODEL", folder, "Model folder or GGUF file")->required(required)->type_name("");
+  reads("MODEL");
 }
 
 void Command::texts(std::vector<std::string>& texts, bool required, const std::string& help, const std::string& name) {
   app_->add_option(name, texts, help)->required(required)->type_name("");
+  reads(name);
 }
 
 void Command::text(const std::string& names, std::string& value, const std::string& type, const std::string& help,
@@ -206,6 +223,7 @@ void Command::read_options(const std::string& json_file, const std::vector<std::
     try {
       option->add_result(words);
       option->run_callback();
+      add_inputs_of(*option);
     } catch (const CLI::ParseError& error) {
       fail_usage("[config] {}: '{}': {}", json_file, key, error.what());
     }
@@ -244,6 +262,8 @@ void Command::group(const std::string& title) { app_->option_defaults()->group(t
 
 void Command::examples(const std::string& lines) { app_->footer("Examples:\n" + lines); }
 
+void Command::reads(const std::string& name) { input_options().insert(app_->get_option(name)); }
+
 std::string full_name(const CLI::App& app) {
   return app.get_parent() == nullptr ? app.get_name() : full_name(*app.get_parent()) + ' ' + app.get_name();
 }
@@ -266,6 +286,7 @@ void Command::runs_over_ranks(std::function<void()> body) {
     }
     const std::string wrong = values_after_list(*app, arguments);
     check_usage(wrong.empty(), "[{}] {}", app->get_name(), wrong);
+    for (const CLI::Option* option : app->get_options()) add_inputs_of(*option);
     body();
   });
 }

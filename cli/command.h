@@ -58,6 +58,9 @@ class Command {
   void flag(const std::string& names, const std::string& help, std::function<void()> take);
   /// A text that may be omitted after the option's name. given() returns whether the option is present.
   void optional_text(const std::string& name, std::string& value, const std::string& type, const std::string& help);
+  /// Says that the option names a file or a folder that the command reads, so that no output may replace it (places.h).
+  /// MODEL and the arguments of texts() are such options.
+  void reads(const std::string& name);
   void exclude(const std::string& name, const std::string& other);
   /// The values of an option, for completion (outline.h). This function does not restrict the accepted values.
   void choices(const std::string& name, std::vector<std::string> values);

@@ -10,7 +10,9 @@
 #include "core/check.h"
 #include "core/files.h"
 #include "core/isa.h"
+#include "formats/json.h"
 #include "numbers.h"
+#include "places.h"
 #include "ranks.h"
 
 namespace alibi::cli {
@@ -45,9 +47,8 @@ void CommonOptions::apply() {
 void CommonOptions::write_json(const nlohmann::ordered_json& results,
                                const std::function<void(const AppendText& append)>& more) const {
   if (json_file_.empty()) return;  // also on a rank other than 0
-  // Text that a model generated may be invalid UTF-8.
-  std::string text = results.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
-  text.resize(text.size() - 2);  // removes the line feed and the closing brace
+  std::string text = formats::to_text(results);
+  text.resize(text.size() - 3);  // removes the closing brace and the line feeds around it
   core::write_file(json_file_, [&](const AppendText& append) {
     append(text);
     if (more) more(append);
@@ -58,6 +59,22 @@ void CommonOptions::write_json(const nlohmann::ordered_json& results,
 void check_texts_of_ranks(const std::vector<std::string>& texts) {
   check_usage(world() == nullptr || std::find(texts.begin(), texts.end(), "-") == texts.end(),
               "[ranks] standard input reaches rank 0 alone; give files, or a folder of tokens of `alibi tokenize`");
+}
+
+void warn_of_skipped(const FilesRead& files) {
+  if (const std::string warning = describe_skipped(files); !warning.empty()) report_warning(warning);
+}
+
+nlohmann::ordered_json skipped_json(const FilesRead& files) {
+  auto skipped = nlohmann::ordered_json::array();
+  for (const auto& [file, reason] : files.skipped) skipped.push_back({{"file", file}, {"reason", reason}});
+  return skipped;
+}
+
+void default_to_standard_input(std::vector<std::string>& texts) {
+  if (!texts.empty()) return;
+  texts = {"-"};
+  add_input("-", "TEXT");
 }
 
 void CommonOptions::write_json(const std::string& results) const {
@@ -117,6 +134,7 @@ void add_tokenizer(Command& command, TokenizerChoice& choice) {
   command.count("--vocab-size", choice.vocab_size,
                 "Maximum vocabulary size [8192 for bpe and unigram, no limit for words]");
   command.text("--like", choice.like, "MODEL", "Use the tokenizer of this model or data folder");
+  command.reads("--like");
   command.count("--min-count", choice.min_count,
                 "Tokenizer words: minimum count of a word in the text; rarer words become the unknown token");
 }
@@ -186,6 +204,7 @@ void add_valid(Command& command, std::vector<std::string>& texts) {
   command.repeated(
       "--valid", texts, "TEXT",
       "Held-out text; may be repeated [some files chosen by a fixed rule, or the last tenth of a single file]");
+  command.reads("--valid");
 }
 
 }  // namespace alibi::cli

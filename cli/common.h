@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "alibi/train.h"
+#include "alibi/training_data.h"
 #include "command.h"
 #include "given_options.h"
 #include "output.h"
@@ -26,6 +27,13 @@ std::vector<std::string> absolute_paths(const std::vector<std::string>& paths);
 
 /// Throws UsageError if several ranks would read standard input.
 void check_texts_of_ranks(const std::vector<std::string>& texts);
+
+/// Warns of the files that are no text.
+void warn_of_skipped(const FilesRead& files);
+nlohmann::ordered_json skipped_json(const FilesRead& files);
+
+/// Without inputs, the command reads standard input.
+void default_to_standard_input(std::vector<std::string>& texts);
 
 using AppendText = std::function<void(std::string_view)>;
 

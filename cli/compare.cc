@@ -158,7 +158,9 @@ void check_none_diverged(const CompareResults& results) {
 void run_compare(CompareCommand& options, const Command& command) {
   join_ranks(command);
   complete(options, command);
-  check_output_folder(options.out, "--out");
+  check_output_folder(options.out, "--out",
+                      {"results.json", "report.html", "figure.svg", "figure.csv", "attention.svg", "compare.json",
+                       "settings.json", "models"});
   check_texts_of_ranks(options.texts);
   options.apply();
   CompareOptions asked = to_library(options, command.given("--tune"));

@@ -7,13 +7,17 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "alibi/language_model.h"
 #include "commands.h"
 #include "common.h"
+#include "core/check.h"
 #include "core/files.h"
+#include "core/locks.h"
+#include "model/own_folder.h"
 #include "output.h"
 
 namespace alibi::cli {
@@ -21,6 +25,7 @@ namespace {
 
 struct ConvertCommand : CommonOptions {
   std::string model, out, to, type = "f16";
+  bool overwrite = false;
 
   /// The format, which the name of the output says if no option does.
   std::string format() const {
@@ -28,6 +33,25 @@ struct ConvertCommand : CommonOptions {
     return std::filesystem::path(out).extension() == ".gguf" ? "gguf" : "hf";
   }
 };
+
+/// Checks and locks the output before the model is read.
+void check_out(const ConvertCommand& options, const std::string& format) {
+  const std::filesystem::path out = options.out;
+  if (format == "gguf") {
+    check_usage(options.overwrite || !core::replaced_file(out) || !core::path_exists(out),
+                "[convert] {} exists; choose another file, or replace it with --overwrite", options.out);
+    output_file(options.out, "OUT");
+    return;
+  }
+  std::set<std::string> names = model::own_file_names();
+  check_output_folder(options.out, "OUT", names);
+  hold_output_folder(options.out);
+  for (const std::string& name : names) {
+    check_usage(options.overwrite || !core::path_exists(out / name),
+                "[convert] {} contains {}; choose another folder, or replace the model in it with --overwrite",
+                options.out, name);
+  }
+}
 
 /// Returns the tensors that have another type than the one requested.
 std::vector<model::OtherType> convert(const ConvertCommand& options, const std::string& format) {
@@ -42,6 +66,7 @@ std::vector<model::OtherType> convert(const ConvertCommand& options, const std::
 void run_convert(ConvertCommand& options) {
   options.apply();
   const std::string format = options.format();
+  check_out(options, format);
   const std::vector<model::OtherType> others = convert(options, format);
   nlohmann::ordered_json types = nlohmann::ordered_json::object();
   for (const model::OtherType& other : others) types[other.tensor] = other.type;
@@ -79,6 +104,7 @@ void add_convert(CLI::App& app) {
   command.value("--type", "TYPE", "Type of the weights in a GGUF file: f32, f16, bf16 or q8_0 [f16]",
                 [options, types](const std::string& word) { return take_one_of(types, word, options->type); });
   command.choices("--type", types);
+  command.flag("--overwrite", options->overwrite, "Replace the model in OUT");
   options->add_to(command);
   command.examples(
       "  alibi convert model/ for-transformers/ --to hf\n"

@@ -18,13 +18,16 @@
 #include "core/checksum.h"
 #include "core/files.h"
 #include "core/format.h"
+#include "core/isa.h"
 #include "embed_items.h"
 #include "embed_output.h"
 #include "embedder.h"
 #include "evaluate/checks.h"
 #include "evaluate/ragged.h"
+#include "formats/json_copy.h"
 #include "formats/npy.h"
 #include "formats/safetensors.h"
+#include "places.h"
 #include "ranks.h"
 #include "stop_signals.h"
 #include "text/text_encoding.h"
@@ -44,8 +47,9 @@ std::string hashes_of(const std::vector<EmbedItem>& items) {
 
 /// What the rows of an interrupted run follow from.
 std::string identity_of(const EmbedCommand& options, const LanguageModel& model, const std::vector<EmbedItem>& items) {
-  std::string all = fmt::format("{} {} {} {} {} {} {} {} ", options.use.weights, options.pooling,
-                                options.embed.normalize, options.max_tokens, options.embed.batch_tokens,
+  std::string all = fmt::format("{} {} {} {} {} {} {} {} {} {} ", static_cast<int>(options.kind()), name_of(isa()),
+                                options.use.weights, options.pooling, options.embed.normalize, options.max_tokens,
+                                options.embed.batch_tokens,
                                 name_of(model.precision()), interpolation_json(model.interpolation()).dump(),
                                 std::filesystem::weakly_canonical(options.model).string());
   const auto add_file = [&](const std::filesystem::path& path) {
@@ -82,9 +86,9 @@ std::string json_lines(const EmbedItem& item, std::span<const TokenSpan> spans, 
       name["text"] = text::well_formed(item.chunks[chunk]);
       if (!spans.empty()) name["tokens"] = {spans[chunk].begin, spans[chunk].end};
     }
-    std::string line = name.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    std::string line = formats::to_line(name);
     line.pop_back();
-    const float* const vector = rows.data<float>() + i * width;
+    const float* const vector = rows.data<float>() + i * rows.stride(0);
     lines += fmt::format("{}, \"embedding\": [{}]}}\n", line, fmt::join(vector, vector + width, ", "));
   }
   return lines;
@@ -102,7 +106,7 @@ void say_token_vectors(const EmbedCommand& options, const LanguageModel& model, 
       line["tokens"].push_back(
           text::well_formed(model.tokenizer().decode(std::span(&id, 1), {.skip_special_tokens = false})));
     }
-    std::string begun = line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    std::string begun = formats::to_line(line);
     begun.pop_back();
     say_text(begun + ",\"embeddings\":[");
     evaluation::each_hidden(
@@ -162,7 +166,8 @@ void center(std::vector<float>& targets, std::vector<float>& queries, size_t wid
 
 /// For each text, the texts of the other list with the largest cosines.
 void say_similarity(const EmbedCommand& options, const LanguageModel& model, const std::vector<EmbedItem>& items) {
-  const std::vector<EmbedItem> others = read_items(options.similarity, options.kind(), options.field);
+  const auto [others, files] = read_items(options.similarity, options.kind(), options.field);
+  warn_of_skipped(files);
   const auto vectors_of = [&](const std::vector<EmbedItem>& some) {
     std::vector<float> all;
     Embedder embedder(options, model, some, true);
@@ -196,7 +201,7 @@ void say_similarity(const EmbedCommand& options, const LanguageModel& model, con
       one.update(others[cosines[i].second].name);
       line["similar"].push_back(std::move(one));
     }
-    say_text(line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+    say_text(formats::to_line(line) + "\n");
   }
   flush_output();
   check_output();
@@ -226,17 +231,24 @@ void run_embed(EmbedCommand options, const Command& command) {
   join_ranks(command);
   options.apply();
   check_options(options);
-  const std::filesystem::path file = options.out.empty() || !is_first_rank() ? "" : output_file(options.out, "--out");
-  if (options.texts.empty()) options.texts = {"-"};
+  std::filesystem::path file;
+  if (!options.out.empty() && is_first_rank()) {
+    file = output_file(options.out, "--out");
+    add_outputs({EmbedRows::path_of(file)}, "--out");
+  }
+  default_to_standard_input(options.texts);
   check_texts_of_ranks(options.texts);
   LanguageModel model = LanguageModel::load(options.model);
   options.use.apply(model);
-  const std::vector<EmbedItem> items = read_items(options.texts, options.kind(), options.field);
+  model.tokenizer();  // throws an Error if there is none, before anything is written
+  const auto [items, files] = read_items(options.texts, options.kind(), options.field);
+  warn_of_skipped(files);
   if (options.token_vectors || !options.similarity.empty()) {
     if (!is_first_rank()) return;  // of one process
     options.token_vectors ? say_token_vectors(options, model, items) : say_similarity(options, model, items);
     return options.write_json(nlohmann::ordered_json{{"model", options.model},
                                                      {"texts", items.size()},
+                                                     {"skipped", skipped_json(files)},
                                                      {"pooling", options.pooling},
                                                      {"precision", name_of(model.precision())}});
   }
@@ -278,6 +290,10 @@ void run_embed(EmbedCommand options, const Command& command) {
   } else {
     const StopSignals signals("\nalibi: stopping; the same command continues from here\n");
     EmbedRows rows(file, identity_of(options, model, items), width);
+    if (rows.damaged() > 0) {
+      report_warning(fmt::format("{}: {} rows of the interrupted command are damaged and are computed again",
+                                 EmbedRows::path_of(file).string(), core::format_integer(rows.damaged())));
+    }
     std::vector<int64_t> ends{0};  // rows of the first items
     for (const EmbedItem& item : items) ends.push_back(ends.back() + item.rows());
     const auto whole_items = std::upper_bound(ends.begin(), ends.end(), rows.rows()) - ends.begin() - 1;
@@ -300,6 +316,7 @@ void run_embed(EmbedCommand options, const Command& command) {
                       {"cosine_to_float32", cosines.value("cosine_to_float32", nlohmann::ordered_json())},
                       {"cosine_to_every_key", cosines.value("cosine_to_every_key", nlohmann::ordered_json())},
                       {"texts", items.size()},
+                      {"skipped", skipped_json(files)},
                       {"vectors", count},
                       {"tokens", embedder.tokens()},
                       {"tokens_per_second", embedder.tokens_per_second()},
@@ -340,6 +357,7 @@ void add_embed(CLI::App& app) {
       "standard output]");
   command.repeated("--similarity", options->similarity, "TEXT",
                    "Print, for each text, the most similar texts of this file or folder and their cosines");
+  command.reads("--similarity");
   command.count("--top", options->top, "Number of similar texts that --similarity prints");
   command.flag("--center", options->center,
                "With --similarity: subtract the mean vector of its texts first, so that cosines differ more");

@@ -7,28 +7,16 @@
 #include "core/files.h"
 #include "text/compressed.h"
 #include "text/documents.h"
+#include "text/lines.h"
 #include "text/text_encoding.h"
 
 namespace alibi::cli {
 namespace {
 
-/// Calls use(line, number) for each line, numbered from 1, without its line feed.
-template <class Use>
-void each_line(const std::string& text, const Use& use) {
-  int64_t number = 0;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    use(text.substr(begin, end - begin), ++number);
-    begin = end + 1;
-  }
-}
-
-bool is_blank(const std::string& line) { return line.find_first_not_of(" \t\r\f\v") == std::string::npos; }
-
 void add_chunks(const std::string& text, EmbedItem& item) {
-  each_line(text, [&](const std::string& line, int64_t number) {
-    if (is_blank(line)) return;
-    item.chunks.push_back(line);
+  text::each_line(text, [&](std::string_view line, int64_t number) {
+    if (text::is_blank(line)) return;
+    item.chunks.emplace_back(line);
     item.lines.push_back(number);
   });
 }
@@ -39,52 +27,56 @@ bool is_array_of_texts(const nlohmann::json& value) {
 
 void read_records(const std::string& path, ItemKind kind, const std::string& field, std::vector<EmbedItem>& items) {
   const bool chunks = kind == ItemKind::chunks;
-  each_line(core::read_file(path), [&](const std::string& line, int64_t number) {
-    if (is_blank(line)) return;
-    const auto record = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-    check(record.is_object() && record.contains(field) &&
-              (record[field].is_string() || (chunks && is_array_of_texts(record[field]))),
-          "[embed] {} line {}: expected a JSON object with a string{} under \"{}\" (--field)", path, number,
-          chunks ? ", or an array of strings," : "", field);
+  std::string lines = core::read_file(path);
+  if (text::is_compressed(lines)) lines = text::unpack(lines, path);
+  text::each_record(lines, path, [&](const nlohmann::json& record, int64_t line) {
+    const nlohmann::json& value = text::field_of(record, field, path, line);
+    check(value.is_string() || (chunks && is_array_of_texts(value)),
+          "[embed] {}, line {}: the field '{}' is {}, expected a string{}", path, line, field,
+          value.is_binary() ? "number" : value.type_name(), chunks ? " or an array of strings" : "");
     EmbedItem item;
     if (record.contains("id")) item.name["id"] = record["id"];
     if (!chunks) {
-      item.text = record[field];
+      item.text = value;
       item.name["text"] = item.text;
-    } else if (record[field].is_string()) {
-      add_chunks(record[field], item);
+    } else if (value.is_string()) {
+      add_chunks(text::with_line_feeds(value), item);
     } else {
-      record[field].get_to(item.chunks);
+      value.get_to(item.chunks);
     }
     if (!chunks || !item.chunks.empty()) items.push_back(std::move(item));
   });
 }
 
+void add_document(const text::Document& document, ItemKind kind, std::vector<EmbedItem>& items) {
+  const std::string text = text::with_line_feeds(document.text());
+  if (kind == ItemKind::lines) {
+    text::each_line(text, [&](std::string_view line, int64_t) {
+      items.push_back({.name = {{"text", text::well_formed(line)}}, .text = std::string(line)});
+    });
+    return;
+  }
+  EmbedItem item{.name = {{"file", text::well_formed(document.name)}}};
+  if (kind == ItemKind::files) item.text = text;
+  if (kind == ItemKind::chunks) add_chunks(text, item);
+  if (kind == ItemKind::files || !item.chunks.empty()) items.push_back(std::move(item));
+}
+
 }  // namespace
 
-std::vector<EmbedItem> read_items(const std::vector<std::string>& inputs, ItemKind kind, const std::string& field) {
-  std::vector<EmbedItem> items;
+EmbedItems read_items(const std::vector<std::string>& inputs, ItemKind kind, const std::string& field) {
+  EmbedItems read;
   for (const std::string& input : inputs) {
-    if (text::has_records(input)) {
-      read_records(input, kind, field, items);
+    if (text::has_records(text::unpacked_name(input)) && !core::is_folder(input)) {
+      read_records(input, kind, field, read.items);
       continue;
     }
-    for (const text::Document& document : text::read_documents({input}, std::cin, field)) {
-      const std::string text = document.text();
-      if (kind == ItemKind::lines) {
-        each_line(text, [&](const std::string& line, int64_t) {
-          items.push_back({.name = {{"text", text::well_formed(line)}}, .text = line});
-        });
-        continue;
-      }
-      EmbedItem item{.name = {{"file", text::well_formed(document.name)}}};
-      if (kind == ItemKind::files) item.text = text;
-      if (kind == ItemKind::chunks) add_chunks(text, item);
-      if (kind == ItemKind::chunks && item.chunks.empty()) continue;
-      items.push_back(std::move(item));
+    const text::EmptyFiles empty = kind == ItemKind::files ? text::EmptyFiles::keep : text::EmptyFiles::skip;
+    for (const text::Document& document : text::read_documents({input}, std::cin, field, &read.files, empty)) {
+      add_document(document, kind, read.items);
     }
   }
-  return items;
+  return read;
 }
 
 }  // namespace alibi::cli

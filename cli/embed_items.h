@@ -7,10 +7,14 @@
 #include <string>
 #include <vector>
 
+#include "alibi/training_data.h"
+
 namespace alibi::cli {
 
 struct EmbedItem {
-  nlohmann::ordered_json name = {};  ///< {"text": ...}, {"file": ...}, or {"id": ..., "text": ...} of a record
+  /// {"text": ...}, {"file": ...}, or {"id": ..., "text": ...} of a record. formats::to_line() writes the id as the record
+  /// has it.
+  nlohmann::ordered_json name = {};
   std::string text = {};             ///< empty with chunks
   std::vector<std::string> chunks =
       {};                           ///< late chunking: lines that are not blank, or the strings of a record's array
@@ -22,9 +26,15 @@ struct EmbedItem {
 
 enum class ItemKind { lines, files, chunks };
 
-/// Files, folders or "-". Files of records (.jsonl, .ndjson) have a text in each line, under the key `field`, and may
+struct EmbedItems {
+  std::vector<EmbedItem> items;
+  FilesRead files;
+};
+
+/// Files, folders or "-". Lines may end as those of any system, and a byte order mark is left out (text/lines.h). With
+/// ItemKind::files an empty file is an item. Files of records (.jsonl, .ndjson) have a text in each line, under the key `field`, and may
 /// have an id under the key "id". For ItemKind::chunks the text may be an array of strings, the chunks. Throws Error
 /// that names the file, and the line of a record that is no such object.
-std::vector<EmbedItem> read_items(const std::vector<std::string>& inputs, ItemKind kind, const std::string& field);
+EmbedItems read_items(const std::vector<std::string>& inputs, ItemKind kind, const std::string& field);
 
 }  // namespace alibi::cli

@@ -104,7 +104,8 @@ void print_spans(const StreamEvaluation& stream) {
 }
 
 nlohmann::ordered_json results_json(const EvalCommand& options, const LanguageModel& model, int64_t bytes,
-                                    const std::optional<double>& trained_on, nlohmann::ordered_json evals) {
+                                    const FilesRead& files, const std::optional<double>& trained_on,
+                                    nlohmann::ordered_json evals) {
   return {{"model", options.text.model},
           {"position", name_of(model.config().transformer.position)},
           {"train_length", model.config().train_length},
@@ -112,6 +113,7 @@ nlohmann::ordered_json results_json(const EvalCommand& options, const LanguageMo
           {"precision", name_of(model.precision())},
           {"threads", threads()},
           {"bytes", bytes},
+          {"skipped", skipped_json(files)},
           {"part_trained_on", trained_on ? nlohmann::ordered_json(*trained_on) : nullptr},
           {"peak_bytes", peak_resident_bytes()},
           {"scoring", options.scoring},
@@ -120,13 +122,15 @@ nlohmann::ordered_json results_json(const EvalCommand& options, const LanguageMo
 
 /// --scoring harness and llama.
 void run_convention(const EvalCommand& options, const LanguageModel& model, const std::vector<int64_t>& lengths) {
-  const std::vector<text::Document> documents = documents_of(options.text, options.scoring);
+  FilesRead files;
+  const std::vector<text::Document> documents = documents_of(options.text, options.scoring, files);
+  warn_of_skipped(files);
   const ScoredText text = encoded(options.text, model.tokenizer(), documents);
   const std::optional<double> trained_on = part_trained_on(options.text, text);
   reset_peak_resident_bytes();
   nlohmann::ordered_json evals = options.scoring == "harness" ? evaluate_as_harness(model, documents, lengths)
                                                               : evaluate_as_llama(model, documents, lengths);
-  options.write_json(results_json(options, model, text.bytes, trained_on, std::move(evals)));
+  options.write_json(results_json(options, model, text.bytes, files, trained_on, std::move(evals)));
 }
 
 /// The cost of the precision of weights, products and cache: the perplexity with the weights of the file, computed in
@@ -195,6 +199,7 @@ void run_eval(EvalCommand& options, const Command& command) {
   const std::vector<Segment> segments = segments_of(options, model, lengths, text);
   const int64_t all = std::ssize(text.stream.tokens), to_score = segments.empty() ? all : evaluation::size_of(segments);
   const int64_t bytes = comparison::bytes_of(model.tokenizer(), text.stream.tokens, text.bytes, segments);
+  warn_of_skipped(text.files);
   const std::optional<double> trained_on = part_trained_on(options.text, text);
 
   check_same_machines();
@@ -257,7 +262,7 @@ void run_eval(EvalCommand& options, const Command& command) {
   for (const Evaluation& evaluation : evaluations) print_positions(evaluation);
   if (stream && options.per_position) print_spans(*stream);
 
-  nlohmann::ordered_json json = results_json(options, model, bytes, trained_on, std::move(evals));
+  nlohmann::ordered_json json = results_json(options, model, bytes, text.files, trained_on, std::move(evals));
   if (stream) {
     json["stream"] = stream_json(*stream, bytes);
     json["stream"].update(of_stream);

@@ -11,6 +11,7 @@
 #include "core/check.h"
 #include "core/files.h"
 #include "formats/json.h"
+#include "places.h"
 #include "text/corpus.h"
 #include "text/data_folder.h"
 #include "text/stream.h"
@@ -37,6 +38,7 @@ TrainingText training_text(const std::string& model) {
   for (const std::vector<std::string>& inputs : {text.texts, text.valid}) {
     check(std::find(inputs.begin(), inputs.end(), "-") == inputs.end(),
           "[eval] {}: the text was read from standard input and cannot be read again; give TEXT", file.string());
+    for (const std::string& input : inputs) add_input(input, "--held-out");
   }
   return text;
 }
@@ -75,7 +77,7 @@ ScoredText text_of(const EvalText& options, const Tokenizer& tokenizer, const Te
   return text;
 }
 
-std::vector<text::Document> documents_of(const EvalText& options, const std::string& scoring) {
+std::vector<text::Document> documents_of(const EvalText& options, const std::string& scoring, FilesRead& files) {
   const TrainingText of_training = options.held_out ? training_text(options.model) : TrainingText();
   const std::vector<std::string>& inputs = options.held_out ? of_training.texts : options.texts;
   for (const std::string& input : inputs) {
@@ -83,14 +85,16 @@ std::vector<text::Document> documents_of(const EvalText& options, const std::str
                 "[eval] {} has tokens, and --scoring {} needs text; give the text files, or leave out --scoring", input,
                 scoring);
   }
-  return options.held_out ? text::read_corpus(inputs, of_training.valid, std::cin, of_training.field).valid
-                          : text::read_documents(inputs, std::cin, options.field);
+  if (!options.held_out) return text::read_documents(inputs, std::cin, options.field, &files);
+  text::Corpus corpus = text::read_corpus(inputs, of_training.valid, std::cin, of_training.field);
+  files = std::move(corpus.files);
+  return std::move(corpus.valid);
 }
 
 ScoredText encoded(const EvalText& options, const Tokenizer& tokenizer, const std::vector<text::Document>& documents) {
   const auto tokens = std::make_shared<std::vector<int32_t>>(text::encode_stream(tokenizer, documents));
   if (options.held_out) check_unchanged(options, training_text(options.model), *tokens);
-  return {{*tokens, tokens}, text::bytes_of(documents)};
+  return {{*tokens, tokens}, text::bytes_of(documents), {}};
 }
 
 std::optional<double> part_trained_on(const EvalText& options, const ScoredText& text) {

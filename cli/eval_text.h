@@ -24,8 +24,9 @@ void check_texts(const EvalText& options);
 /// The text as tokens. Throws Error if the held-out text has changed since the training.
 ScoredText text_of(const EvalText& options, const Tokenizer& tokenizer, const TextProgress& progress);
 
-/// The text as documents. Throws UsageError for a folder of tokens. `scoring` is why the text itself is needed.
-std::vector<text::Document> documents_of(const EvalText& options, const std::string& scoring);
+/// The text as documents. Throws UsageError for a folder of tokens. `scoring` is why the text itself is needed. `files`
+/// receives what was read.
+std::vector<text::Document> documents_of(const EvalText& options, const std::string& scoring, FilesRead& files);
 /// Their tokens, as text_of() gives them.
 ScoredText encoded(const EvalText& options, const Tokenizer& tokenizer, const std::vector<text::Document>& documents);
 

@@ -22,8 +22,10 @@
 #include "core/files.h"
 #include "core/format.h"
 #include "generate/sampling.h"
+#include "places.h"
 #include "stop_signals.h"
 #include "text/documents.h"
+#include "text/lines.h"
 #include "text/text_encoding.h"
 
 namespace alibi::cli {
@@ -43,8 +45,9 @@ struct GenerateCommand : CommonOptions {
 std::string read_prompt(const GenerateCommand& options) {
   const std::string file = options.prompt == "-" ? "-" : options.prompt_file;
   if (file.empty()) return options.prompt;
+  add_input(file, "--prompt-file");
   check_usage(file == "-" || !core::is_folder(file), "[generate] --prompt-file {} is a folder, expected a file", file);
-  return text::read_documents({file}).front().text();
+  return text::with_line_feeds(text::read_documents({file}).front().text());
 }
 
 /// The bytes of a text that are not UTF-8, and their positions. They are incomplete characters, or bytes that a
@@ -266,6 +269,7 @@ void add_generate(CLI::App& app) {
   command.text("--prompt", options->prompt, "TEXT",
                "Text to continue; - reads it from standard input [the start of a document]");
   command.text("--prompt-file", options->prompt_file, "FILE", "File with the text to continue; - reads standard input");
+  command.reads("--prompt-file");
   command.exclude("--prompt-file", "--prompt");
   command.count("--max-tokens,--tokens", generate.max_tokens, "Maximum number of tokens to generate", 0);
   command.number("--temperature", generate.temperature,

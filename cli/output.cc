@@ -8,9 +8,12 @@
 #include <cstdio>
 #include <system_error>
 #include <thread>
+#include <vector>
 
 #include "core/check.h"
 #include "core/files.h"
+#include "core/locks.h"
+#include "places.h"
 #include "report/markup.h"
 
 namespace alibi::cli {
@@ -87,11 +90,21 @@ std::filesystem::path output_file(const std::string& name, const char* option) {
     standard_output_is = option;
   }
   core::check_output_file(path);
+  add_outputs({path}, option);
+  core::hold_file(path);
   return path;
 }
 
-void check_output_folder(const std::string& name, const char* option) {
+void check_output_folder(const std::string& name, const char* option, const std::set<std::string>& names) {
   check_usage(name != "-", "[{}] found '-', which is standard output, expected the name of a folder", option);
+  std::vector<std::filesystem::path> paths;
+  for (const std::string& below : names) paths.push_back(std::filesystem::path(name) / below);
+  add_outputs(paths, option);
+}
+
+void hold_output_folder(const std::string& name) {
+  core::make_folder(name);
+  if (!is_silent()) core::hold_folder(name);
 }
 
 void report_error(std::string_view message) {

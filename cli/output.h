@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -37,11 +38,15 @@ void check_output();
 void finish_output();
 
 /// The target of a file option: "-" is standard output. Checks that the file can be written, as far as this can be
-/// determined in advance. Throws UsageError if another option already uses standard output.
+/// determined in advance, and reserves it for this process. Throws UsageError if the command reads this file, or if
+/// another option already writes to it.
 std::filesystem::path output_file(const std::string& name, const char* option);
 
-/// Checks an option that names an output folder. Throws UsageError for "-".
-void check_output_folder(const std::string& name, const char* option);
+/// Checks an option that names an output folder. `names` are the files in it that the command replaces, and the folders
+/// in it that belong to the command. Throws UsageError for "-", and if the command reads one of the files.
+void check_output_folder(const std::string& name, const char* option, const std::set<std::string>& names);
+/// Creates the folder, and locks it for the rest of the process. Throws Error if another process holds the lock.
+void hold_output_folder(const std::string& name);
 
 /// Prints "alibi: error: MESSAGE" to standard error. Control characters are shown as escapes.
 void report_error(std::string_view message);

@@ -10,6 +10,7 @@
 #include "commands.h"
 #include "common.h"
 #include "embed_items.h"
+#include "report/markup.h"
 #include "report/progress.h"
 
 namespace alibi::cli {
@@ -26,11 +27,12 @@ struct RerankCommand : CommonOptions {
 void run_rerank(RerankCommand options) {
   options.apply();
   options.use.check();
-  if (options.texts.empty()) options.texts = {"-"};
+  default_to_standard_input(options.texts);
   EncoderModel model = EncoderModel::load(options.model);
   options.use.apply(model.model());
-  const std::vector<EmbedItem> items =
+  const auto [items, files] =
       read_items(options.texts, options.whole ? ItemKind::files : ItemKind::lines, options.field);
+  warn_of_skipped(files);
   report::Progress progress(stderr);
   progress.begin("rerank");
   std::vector<double> scores;
@@ -54,12 +56,15 @@ void run_rerank(RerankCommand options) {
     one.update(items[i].name);
     results.push_back(std::move(one));
     const auto& name = items[i].name;
-    say("{:.6f}\t{}\n", scores[i], (name.contains("file") ? name["file"] : name["text"]).get<std::string>());
+    // Escaped, because a text with a line feed could look like another result.
+    say("{:.6f}\t{}\n", scores[i],
+        report::visible_text((name.contains("file") ? name["file"] : name["text"]).get_ref<const std::string&>()));
   }
   check_output();
   options.write_json({{"model", options.model},
                       {"query", options.query},
                       {"precision", name_of(model.model().precision())},
+                      {"skipped", skipped_json(files)},
                       {"results", results}});
 }
 

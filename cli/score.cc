@@ -17,6 +17,7 @@
 #include "context_limits.h"
 #include "core/check.h"
 #include "core/files.h"
+#include "text/lines.h"
 #include "text/text_encoding.h"
 #include "text/units.h"
 
@@ -41,7 +42,7 @@ class Lines {
   Lines(const Lines&) = delete;
   Lines& operator=(const Lines&) = delete;
 
-  /// Reads the next line with its line feed, if it has one. Returns false at the end.
+  /// Reads the next line with its line feed, if it has one, and without a carriage return. Returns false at the end.
   bool next(std::string& line) {
     for (size_t known = 0;;) {
       size_t end = buffer_.find('\n', begin_ + known);
@@ -49,12 +50,14 @@ class Lines {
         ++end;
       } else if (buffer_.size() - begin_ > kLongestLine + text::kMaxUnit) {
         end = begin_ + text::units_length(std::string_view(buffer_).substr(begin_), kLongestLine);
+        if (end > begin_ + 1 && buffer_[end - 1] == '\r') --end;  // stays with its line feed
       } else {
         known = buffer_.size() - begin_;
         if (fill()) continue;
         end = buffer_.size();
       }
-      line.assign(buffer_, begin_, end - begin_);
+      line = text::with_line_feeds(buffer_.substr(begin_, end - begin_), is_first_);
+      is_first_ = false;
       begin_ = end;
       return !line.empty();
     }
@@ -78,6 +81,7 @@ class Lines {
   int descriptor_ = -1;
   std::string buffer_;
   size_t begin_ = 0;  // start of the text that has not been returned
+  bool is_first_ = true;
 };
 
 struct ScoreCommand : CommonOptions {
@@ -123,7 +127,7 @@ void score_line(const std::string& line, const Tokenizer& words, Scorer& scorer,
 void run_score(ScoreCommand options) {
   options.apply();
   check_context_limits("score", options.context);
-  if (options.texts.empty()) options.texts = {"-"};
+  default_to_standard_input(options.texts);
   LanguageModel model = LanguageModel::load(options.model);
   options.use.apply(model);
   const Tokenizer& words = model.tokenizer();

@@ -33,7 +33,8 @@ nlohmann::ordered_json describe(const std::string& folder, const TrainingData& d
           {"tokenizer", {{"kind", data.tokenizer->kind()}, {"vocab_size", data.tokenizer->vocab_size()}}},
           {"train", {{"tokens", data.train.tokens.size()}, {"bytes", data.train_bytes}}},
           {"valid", {{"tokens", data.valid.tokens.size()}, {"bytes", data.valid_bytes}}},
-          {"split_rule", data.split_rule}};
+          {"split_rule", data.split_rule},
+          {"skipped", skipped_json(data.files)}};
 }
 
 void print(const TrainingData& data) {
@@ -47,18 +48,21 @@ TrainingData write(const TokenizeCommand& options) {
   check_usage(!options.texts.empty(), "[tokenize] TEXT is missing; give files, folders, or - for standard input");
   check_usage(!options.out.empty(), "[tokenize] --out is missing; name the folder to write");
   text::validate(options.tokenizer);
+  hold_output_folder(options.out);
   text::prepare_data_folder(options.out, options.overwrite);
   return with_progress([&](const TextProgress& progress) {
     progress("read", 0);
     const text::Corpus corpus = text::read_corpus(options.texts, options.valid, std::cin, options.field);
     const std::shared_ptr<const Tokenizer> tokenizer = text::make_tokenizer(options.tokenizer, corpus.train, progress);
     text::write_data_folder(options.out, corpus, *tokenizer, progress);
-    return text::read_data_folder(options.out);
+    TrainingData data = text::read_data_folder(options.out);
+    data.files = corpus.files;
+    return data;
   });
 }
 
 void run_tokenize(TokenizeCommand& options) {
-  check_output_folder(options.out, "--out");
+  check_output_folder(options.out, "--out", text::data_file_names());
   options.apply();
   const auto start = std::chrono::steady_clock::now();
   const bool checks = !options.check.empty();
@@ -69,6 +73,7 @@ void run_tokenize(TokenizeCommand& options) {
   })
                                    : write(options);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  warn_of_skipped(data.files);
   print(data);
   const std::string& folder = checks ? options.check : options.out;
   if (checks) {
@@ -94,6 +99,7 @@ void add_tokenize(CLI::App& app) {
   add_field(command, options->field);
   add_tokenizer(command, options->tokenizer);
   command.text("--check", options->check, "DATA", "Check that this folder of tokens is intact, instead of writing one");
+  command.reads("--check");
   options->add_to(command);
   command.examples(
       "  alibi tokenize novels/ -o data/ --tokenizer bpe --vocab-size 8000\n"

@@ -9,6 +9,7 @@
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <system_error>
 
 #include "alibi/evaluate.h"
@@ -23,6 +24,7 @@
 #include "evaluate/checks.h"
 #include "evaluation_output.h"
 #include "formats/json.h"
+#include "model/own_folder.h"
 #include "ranks.h"
 #include "report/progress.h"
 #include "report/summary.h"
@@ -55,7 +57,6 @@ void complete(TrainSettings& settings, const Command& command) {
   if (!settings.config.empty()) command.read_options(settings.config, not_settings);
   if (!named.empty()) settings.model = named;  // train.json contains the folder's name at the time of the training
   check_usage(!settings.model.empty(), "[train] --out is missing; name the model folder to write");
-  check_output_folder(settings.model, "--out");
   check_texts_of_ranks(settings.texts);
   check_usage(!settings.texts.empty(),
               "[train] TEXT is missing; give files or folders to train on, or - for standard input");
@@ -75,6 +76,13 @@ void complete_from(TrainSettings& settings, const Command& command) {
   }
   check_usage(settings.shape.empty(),
               "[train] --from takes the shape and the position method from the model; leave out options that set them");
+}
+
+/// The tokenizer of a folder of tokens may be replaced by the model's, which is the same.
+void check_out(const TrainSettings& settings) {
+  std::set<std::string> names = model::own_file_names();
+  names.insert({"train.json", "trained_on.json", "metrics.jsonl", "loss.svg", "tensorboard", "checkpoints"});
+  check_output_folder(settings.model, "--out", text::is_data_folder(settings.model) ? std::set<std::string>() : names);
 }
 
 /// Checked before the text is read, because reading may take long.
@@ -245,6 +253,7 @@ void run_train(TrainSettings& settings, const Command& command) {
   join_ranks(command);
   complete(settings, command);
   complete_from(settings, command);
+  check_out(settings);
   settings.apply();
   const bool resumes = command.given("--resume");
   check_replaces_nothing(settings, resumes);
@@ -261,11 +270,12 @@ void run_train(TrainSettings& settings, const Command& command) {
   TrainOptions options = train_options(settings);
   const ModelRecipe recipe = recipe_of(settings);
   recipe.config(options.train_length);  // throws an Error if the configuration is invalid, before the text is read
-  core::make_folder(settings.model);
+  hold_output_folder(settings.model);
 
   const TrainingData data = with_progress([&](const TextProgress& progress) {
     return recipe.read_text(settings.texts, settings.valid, progress, settings.field);
   });
+  warn_of_skipped(data.files);
   const auto text_tokens = static_cast<int64_t>(data.train.tokens.size());
   if (settings.epochs) options = train_options(settings, text_tokens);
   check_same_machines();
@@ -339,6 +349,7 @@ void run_train(TrainSettings& settings, const Command& command) {
                        {"threads", threads()},
                        {"tokenizer", {{"kind", data.tokenizer->kind()}, {"vocab_size", data.tokenizer->vocab_size()}}},
                        {"corpus", {{"train_bytes", data.train_bytes}, {"valid_bytes", data.valid_bytes}}},
+                       {"skipped", skipped_json(data.files)},
                        {"train", training_json(trained, peak_bytes)},
                        {"bigram_nll", bigram_nll},
                        {"eval", nlohmann::ordered_json::array({evaluation_json(evaluation, bytes)})}});

@@ -31,6 +31,8 @@ void add_train_options(Command& command, TrainSettings& s) {
                "Fine-tune this model: start from its weights, with its shape and its tokenizer");
   command.text("--config", s.config, "FILE",
                "JSON file with options, such as MODEL/train.json; the command line overrides it");
+  command.reads("--from");
+  command.reads("--config");
   command.flag("--plan", s.plan, "Print parameters, memory, FLOPs per token and estimated time, without training");
   command.count("--ranks", s.ranks, "With --plan: number of ranks, each on a host like this one", 1, 4096);
   command.value("--link", "RATE[,DELAY]", "With --plan: network between the ranks, such as 1Gbit,1ms [10Gbit]",

@@ -26,6 +26,21 @@ struct TokenStream {
   std::shared_ptr<const void> owner;  ///< keeps the memory of `tokens` alive
 };
 
+/// A file in a folder that is no text.
+struct SkippedFile {
+  std::string file;    ///< its path
+  std::string reason;  ///< "is empty"
+};
+
+/// The files that were found for a text, without hidden ones.
+struct FilesRead {
+  int64_t files = 0;                 ///< number of files, with the skipped ones
+  std::vector<SkippedFile> skipped;  ///< by path
+};
+
+/// A sentence about the skipped files, or an empty string if there is none.
+ALIBI_API std::string describe_skipped(const FilesRead& files);
+
 /// A document within a stream.
 struct TextPart {
   std::string name;
@@ -42,6 +57,7 @@ struct TrainingData {
   int64_t valid_files = 0;
   std::string split_rule;             ///< a sentence for reports about what is held out, and by which rule
   std::vector<TextPart> valid_parts;  ///< documents of `valid` in order; empty if not known (a folder of tokens)
+  FilesRead files;
 };
 
 /// Reads the text for a training. `texts` is either one folder of `alibi tokenize`, which has its own split and
@@ -63,6 +79,7 @@ ALIBI_API std::string held_out_warning(const TrainingData& data);
 struct ScoredText {
   TokenStream stream;
   int64_t bytes = 0;
+  FilesRead files;
 };
 
 /// The text that training_data() holds out of the same texts, as tokens of the given tokenizer. For a data folder, its

@@ -195,7 +195,10 @@ void Comparison::read_text() {
   };
   data_ = training_data(options_.texts, options_.valid, options_.tokenizer, progress, options_.field);
   warning_ = held_out_warning(data_);
-  if (!warning_.empty() && options_.on_warning) options_.on_warning(warning_);
+  const std::string skipped = describe_skipped(data_.files);
+  for (const std::string& warning : {skipped, warning_}) {
+    if (!warning.empty() && options_.on_warning) options_.on_warning(warning);
+  }
   for (const int64_t length : options_.train_lengths) {
     TrainOptions train = options_.train;
     train.train_length = length;

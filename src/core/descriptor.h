@@ -35,6 +35,8 @@ class Descriptor {
     if (descriptor_ >= 0) ::close(descriptor_);
   }
   int get() const { return descriptor_; }
+  /// The descriptor, which the caller now owns.
+  int release() { return std::exchange(descriptor_, -1); }
 
  private:
   int descriptor_ = -1;

@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "core/descriptor.h"
+#include "core/locks.h"
 #include "core/system.h"
 
 namespace alibi::core {
@@ -135,12 +136,18 @@ void keep_permissions(int descriptor, const struct stat& old, const fs::path& pa
 /// A temporary file that is renamed to the target at the end.
 class FileBeside {
  public:
-  FileBeside(const Target& target, const fs::path& path) : target_(target), beside_(name_beside(target.path)) {
+  FileBeside(const Target& target, const fs::path& path) : target_(target) {
     if (target.info) check_call(::access(target.path.c_str(), W_OK) == 0, "write", path);
+    remove_left_files(folder_of(target.path), target.path.filename().string());
     const mode_t mode = target.info ? target.info->st_mode & 0777
                                     : 0666;  // at no time may more users read the new file than the old one
-    file_ = Descriptor(::open(beside_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
-    check_call(file_.get() >= 0, "write", path);
+    bool is_locked = false;
+    do {  // again if another process took the file for one that was left, before it was locked
+      beside_ = name_beside(target.path);
+      file_ = Descriptor(::open(beside_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
+      check_call(file_.get() >= 0, "write", path);
+      is_locked = ::flock(file_.get(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
+    } while (!is_locked || !leads_to(beside_, file_.get()));
     is_there_ = true;
     if (target.info) keep_permissions(file_.get(), *target.info, path);
   }
@@ -153,7 +160,6 @@ class FileBeside {
   int descriptor() const { return file_.get(); }
   void rename(const fs::path& path) {
     check_call(::fsync(file_.get()) == 0, "write", path);
-    file_ = Descriptor();
     check_call(::rename(beside_.c_str(), target_.path.c_str()) == 0, "write", path);
     is_there_ = false;
     sync_folder(folder_of(target_.path));
@@ -304,6 +310,11 @@ void check_output_file(const fs::path& path) {
   if (target.info) check_call(::access(target.path.c_str(), W_OK) == 0, "write", path);
 }
 
+std::optional<fs::path> replaced_file(const fs::path& path) {
+  const Target target = target_of(path, "write");
+  return target.is_replaced() ? std::optional(target.path) : std::nullopt;
+}
+
 std::optional<int> descriptor_of(const fs::path& path) { return target_of(path, "write").descriptor; }
 
 void make_folder(const fs::path& path) { make_folders(path, path); }
@@ -350,16 +361,18 @@ bool is_left_by_write_file(const fs::path& name) {
   return true;
 }
 
-FolderLock::FolderLock(const fs::path& folder)
-    : folder_(folder), descriptor_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-  check_call(descriptor_ >= 0, "lock", folder);
-  if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
-  ::close(descriptor_);
-  fail("[lock] {} is in use by another process; wait for it, or choose another folder", folder.string());
+void remove_left_files(const fs::path& folder, const std::string& name) {
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    const std::string found = entry->path().filename().string();
+    if (!is_left_by_write_file(found)) continue;
+    const std::string of = fs::path(found).stem().stem().stem().string();  // a long name is cut
+    if (!name.empty() && of != name.substr(0, NAME_MAX - (found.size() - of.size()))) continue;
+    const Descriptor file(::open(entry->path().c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    struct stat info {};
+    if (file.get() < 0 || ::fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode)) continue;
+    if (::flock(file.get(), LOCK_EX | LOCK_NB) == 0) ::unlink(entry->path().c_str());  // else its writer is alive
+  }
 }
-
-FolderLock::~FolderLock() { ::close(descriptor_); }
-
-bool FolderLock::is_in_place() const { return leads_to(folder_, descriptor_); }
 
 }  // namespace alibi::core

@@ -43,6 +43,9 @@ void end_with_parent();
 /// Sockets that are closed by exec(); -1 or false, with errno, if there is none.
 int open_unix_socket();
 bool open_socket_pair(int (&ends)[2]);
+/// Reserves a name until the process ends. False if another process of this machine has reserved it. A system without
+/// such names returns true.
+bool reserve_name(const std::string& name);
 /// As ::send(), but an error instead of SIGPIPE if the other end is closed. The socket is from a function above.
 ssize_t send(int socket, const void* data, size_t size);
 

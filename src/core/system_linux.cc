@@ -8,10 +8,14 @@
 #include <sys/socket.h>
 #include <sys/statfs.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
+#include <cstddef>
+#include <cstring>
 #include <fstream>
 #include <thread>
 
@@ -114,6 +118,19 @@ int system::open_unix_socket() { return ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLO
 
 bool system::open_socket_pair(int (&ends)[2]) {
   return ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0;
+}
+
+bool system::reserve_name(const std::string& name) {
+  sockaddr_un address{};  // an abstract name: the zero byte before it says that it is not in the file system
+  address.sun_family = AF_UNIX;
+  if (name.size() + 1 > sizeof address.sun_path) return true;
+  std::memcpy(address.sun_path + 1, name.data(), name.size());
+  const int socket = open_unix_socket();
+  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  if (socket < 0 || ::bind(socket, reinterpret_cast<const sockaddr*>(&address), size) == 0) return true;
+  const bool is_taken = errno == EADDRINUSE;
+  ::close(socket);
+  return !is_taken;
 }
 
 ssize_t system::send(int socket, const void* data, size_t size) { return ::send(socket, data, size, MSG_NOSIGNAL); }

@@ -68,6 +68,8 @@ int system::open_unix_socket() {
   return socket;
 }
 
+bool system::reserve_name(const std::string&) { return true; }
+
 bool system::open_socket_pair(int (&ends)[2]) {
   if (::socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0) return false;
   for (const int end : ends) prepare(end);

@@ -6,6 +6,7 @@
 
 #include "core/check.h"
 #include "core/files.h"
+#include "formats/json_copy.h"
 
 namespace alibi::formats {
 namespace {
@@ -41,7 +42,8 @@ std::shared_ptr<Json> shared(Json json) {
 /// for this, the parser callback, takes quadratic time in the number of keys.)
 class Builder : public nlohmann::json_sax<Json> {
  public:
-  Builder(std::string_view source, Json& root) : source_(source), root_(root) {}
+  Builder(std::string_view source, Json& root, bool keeps_numbers = false)
+      : source_(source), root_(root), keeps_numbers_(keeps_numbers) {}
 
   bool start_object(size_t) override { return enter(Json::object()); }
   bool end_object() override { return leave(); }
@@ -57,7 +59,10 @@ class Builder : public nlohmann::json_sax<Json> {
   bool boolean(bool value) override { return add(value); }
   bool number_integer(int64_t value) override { return add(value); }
   bool number_unsigned(uint64_t value) override { return add(value); }
-  bool number_float(double value, const std::string&) override { return add(value); }
+  bool number_float(double value, const std::string& written) override {
+    if (!keeps_numbers_) return add(value);
+    return add(Json::binary({written.begin(), written.end()}));
+  }
   bool string(std::string& value) override { return add(std::move(value)); }
   bool binary(binary_t&) override { return false; }  // JSON has no binary values
   bool parse_error(size_t, const std::string&, const nlohmann::detail::exception& error) override {
@@ -87,6 +92,7 @@ class Builder : public nlohmann::json_sax<Json> {
 
   std::string_view source_;
   Json& root_;
+  bool keeps_numbers_;
   std::vector<Json*> open_;  // open arrays and objects, innermost last
   Json* member_ = nullptr;   // in the innermost object: the value of the last key
 };
@@ -96,6 +102,32 @@ std::string describe(const Json& value) {
   std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
   if (text.size() > 60) text = text.substr(0, 57) + "...";
   return text;
+}
+
+bool has_number_as_written(const OrderedJson& json) {
+  return json.is_binary() ||
+         (json.is_structured() && std::any_of(json.begin(), json.end(), has_number_as_written));
+}
+
+/// The text of a value, in one line if `indent` is negative. The library writes what has no number as it was written.
+std::string dumped(const OrderedJson& json, int indent, int depth) {
+  if (json.is_binary()) return {json.get_binary().begin(), json.get_binary().end()};
+  if (!json.is_structured() || json.empty() || (depth == 0 && !has_number_as_written(json))) {
+    return json.dump(indent, ' ', false, OrderedJson::error_handler_t::replace);
+  }
+  const auto line = [&](int level) {
+    return indent < 0 ? std::string() : "\n" + std::string(static_cast<size_t>(indent * level), ' ');
+  };
+  std::string text;
+  for (const auto& item : json.items()) {
+    text += (text.empty() ? "" : ",") + line(depth + 1);
+    if (json.is_object()) {
+      text += OrderedJson(item.key()).dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
+      text += indent < 0 ? ":" : ": ";
+    }
+    text += dumped(item.value(), indent, depth + 1);
+  }
+  return (json.is_object() ? "{" : "[") + text + line(depth) + (json.is_object() ? "}" : "]");
 }
 
 /// Whether a number has no fraction and fits int64_t.
@@ -236,11 +268,30 @@ SharedJson parse_json(std::string_view text, std::string_view source) {
   return root;
 }
 
+SharedJson parse_json_to_copy(std::string_view text, std::string_view source) {
+  const std::shared_ptr<Json> root = shared(nullptr);
+  Builder builder(source, *root, /*keeps_numbers=*/true);
+  Json::sax_parse(text, &builder);
+  return root;
+}
+
 JsonObject read_json_object(const std::filesystem::path& path, size_t most) {
   return {parse_json(core::read_file(path, most), path.string()), path.string() + ": "};
 }
 
-std::string to_text(const OrderedJson& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; }
+void keep_numbers(const Json& source, OrderedJson& copy) {
+  if (source.is_binary()) copy = OrderedJson::binary(source.get_binary());
+  if (source.is_array()) {
+    for (size_t i = 0; i < source.size(); ++i) keep_numbers(source[i], copy[i]);
+  }
+  if (source.is_object()) {
+    for (auto& item : copy.items()) keep_numbers(source.at(item.key()), item.value());
+  }
+}
+
+std::string to_text(const OrderedJson& json) { return dumped(json, 2, 0) + "\n"; }
+
+std::string to_line(const OrderedJson& json) { return dumped(json, -1, 0); }
 
 void write_json(const std::filesystem::path& path, const OrderedJson& json) { core::write_file(path, to_text(json)); }
 

@@ -6,13 +6,14 @@
 
 #include "core/check.h"
 #include "core/files.h"
+#include "formats/tensor_rows.h"
 
 namespace alibi::formats {
 
 void write_npy(const std::filesystem::path& path, const Tensor& tensor) {
   static_assert(std::endian::native == std::endian::little);
-  check(tensor.dtype() == DType::float32 && tensor.contiguous() && tensor.axes() > 0,
-        "[npy] the array is {} {}, expected contiguous float32", name_of(tensor.dtype()), to_string(tensor.shape()));
+  check(tensor.dtype() == DType::float32 && has_contiguous_rows(tensor) && tensor.axes() > 0,
+        "[npy] the array is {} {}, expected float32 with contiguous rows", name_of(tensor.dtype()), to_string(tensor.shape()));
   std::string header =
       fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({},), }}", fmt::join(tensor.shape(), ", "));
   constexpr size_t before = 10, alignment = 64;
@@ -26,7 +27,7 @@ void write_npy(const std::filesystem::path& path, const Tensor& tensor) {
   file += header;
   core::write_file(path, [&](const auto& append) {
     append(file);
-    append({static_cast<const char*>(tensor.raw()), static_cast<size_t>(tensor.bytes())});
+    append_rows(tensor, append);
   });
 }
 

@@ -6,6 +6,7 @@
 #include "core/files.h"
 #include "formats/json.h"
 #include "formats/safetensors.h"
+#include "formats/tensor_rows.h"
 
 namespace alibi::formats {
 namespace {
@@ -48,8 +49,9 @@ void write_safetensors(const std::filesystem::path& path, const std::vector<Name
   std::vector<StreamedTensor> streamed;
   streamed.reserve(tensors.size());
   for (const auto& [name, tensor] : tensors) {
-    check(tensor.defined() && tensor.contiguous(), "[safetensors] {}: \"{}\" is {}, expected a contiguous tensor",
-          path.string(), name, tensor.defined() ? "not contiguous" : "undefined");
+    check(tensor.defined() && has_contiguous_rows(tensor),
+          "[safetensors] {}: \"{}\" is {}, expected a tensor with contiguous rows", path.string(), name,
+          tensor.defined() ? "not contiguous" : "undefined");
     streamed.push_back({name, file_dtype(tensor.dtype()), tensor.shape(), [kept = tensor] { return kept; }});
   }
   write_safetensors(path, streamed, metadata);
@@ -84,10 +86,10 @@ void write_safetensors(const std::filesystem::path& path, const std::vector<Stre
         continue;
       }
       const Tensor here = tensor.make().to(Device::cpu);
-      check(here.bytes() == bytes_of(tensor) && here.contiguous(), "[safetensors] {}: \"{}\" is {} {}, expected {} {}",
+      check(here.bytes() == bytes_of(tensor) && has_contiguous_rows(here), "[safetensors] {}: \"{}\" is {} {}, expected {} {}",
             path.string(), tensor.name, name_of(here.dtype()), to_string(here.shape()), tensor.dtype,
             to_string(tensor.shape));
-      append({static_cast<const char*>(here.raw()), here.bytes()});
+      append_rows(here, append);
     }
   });
 }

@@ -10,7 +10,8 @@
 #include <memory>
 
 #include "core/check.h"
-#include "formats/json.h"
+#include "formats/json_copy.h"
+#include "text/lines.h"
 
 namespace alibi::text {
 namespace {
@@ -125,31 +126,38 @@ std::string unpacked_name(const std::string& name) {
 
 bool has_records(const std::string& name) { return ends_with_any(name, {".jsonl", ".ndjson"}); }
 
-std::vector<Record> read_records(std::string_view lines, const std::string& field, const std::string& name) {
-  std::vector<Record> records;
-  int64_t number = 0;
-  while (!lines.empty()) {
-    const size_t end = std::min(lines.find('\n'), lines.size());
-    const std::string_view line = lines.substr(0, end);
-    lines.remove_prefix(std::min(lines.size(), end + 1));
-    ++number;
-    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+void each_record(std::string_view lines, const std::string& name,
+                 const std::function<void(const formats::Json& object, int64_t line)>& use) {
+  if (lines.starts_with(kByteOrderMark)) lines.remove_prefix(kByteOrderMark.size());
+  each_line(lines, [&](std::string_view line, int64_t number) {
+    if (is_blank(line)) return;
     check(line.size() <= formats::kMostJsonBytes, "[text] {}, line {}: has {} bytes, expected at most {}", name, number,
           line.size(), formats::kMostJsonBytes);
-    const formats::SharedJson parsed = formats::parse_json(line, fmt::format("{}, line {}", name, number));
-    const formats::Json& object = *parsed;
-    check(object.is_object(), "[text] {}, line {}: is not a JSON object, which each line of such a file is", name,
+    const formats::SharedJson parsed = formats::parse_json_to_copy(line, fmt::format("{}, line {}", name, number));
+    check(parsed->is_object(), "[text] {}, line {}: is not a JSON object, which each line of such a file is", name,
           number);
-    const auto found = object.find(field);
-    check(found != object.end(),
-          "[text] {}, line {}: has no field '{}'; it has {}. Name the one with the text with "
-          "--field",
-          name, number, field, fields_of(object));
-    check(found->is_string(), "[text] {}, line {}: the field '{}' is {}, expected a string", name, number, field,
-          found->type_name());
-    std::string text = found->get<std::string>();
-    if (!text.empty()) records.push_back({number, std::move(text)});
-  }
+    use(*parsed, number);
+  });
+}
+
+const formats::Json& field_of(const formats::Json& object, const std::string& field, const std::string& name,
+                              int64_t line) {
+  const auto found = object.find(field);
+  check(found != object.end(),
+        "[text] {}, line {}: has no field '{}'; it has {}. Name the one with the text with --field", name, line, field,
+        fields_of(object));
+  return *found;
+}
+
+std::vector<Record> read_records(std::string_view lines, const std::string& field, const std::string& name) {
+  std::vector<Record> records;
+  each_record(lines, name, [&](const formats::Json& object, int64_t line) {
+    const formats::Json& value = field_of(object, field, name, line);
+    check(value.is_string(), "[text] {}, line {}: the field '{}' is {}, expected a string", name, line, field,
+          value.is_binary() ? "number" : value.type_name());
+    std::string text = value.get<std::string>();
+    if (!text.empty()) records.push_back({line, std::move(text)});
+  });
   return records;
 }
 

@@ -3,9 +3,12 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "formats/json.h"
 
 namespace alibi::text {
 
@@ -26,6 +29,15 @@ struct Record {
   int64_t line = 0;  ///< counted from 1
   std::string text;
 };
+
+/// Calls use(object, line number) for each line that is not blank; the objects are for copying (formats/json_copy.h).
+/// `name` is used in messages. Throws Error with the line number and the cause if a line is not a JSON object.
+void each_record(std::string_view lines, const std::string& name,
+                 const std::function<void(const formats::Json& object, int64_t line)>& use);
+
+/// The member `field` of a record. Throws Error that lists the fields that it has if this one is missing.
+const formats::Json& field_of(const formats::Json& object, const std::string& field, const std::string& name,
+                              int64_t line);
 
 /// The string `field` of each line's object; blank lines and empty strings are left out. Throws Error with the line
 /// number if a line is not an object or lacks the string, and lists the fields that it has.

@@ -204,9 +204,14 @@ Corpus read_corpus(std::vector<std::string> inputs, const std::vector<std::strin
   check_usage(!(reads_standard_input(inputs) && reads_standard_input(valid_inputs)),
               "[text] standard input (-) cannot be both training and validation text");
   if (inputs.empty()) inputs = default_corpus();
-  std::vector<Document> documents = read_documents(inputs, standard_input, field);
-  if (valid_inputs.empty()) return split_corpus(std::move(documents));
-  return split_corpus(std::move(documents), read_documents(valid_inputs, standard_input, field));
+  FilesRead files;
+  std::vector<Document> documents = read_documents(inputs, standard_input, field, &files);
+  Corpus corpus =
+      valid_inputs.empty()
+          ? split_corpus(std::move(documents))
+          : split_corpus(std::move(documents), read_documents(valid_inputs, standard_input, field, &files));
+  corpus.files = std::move(files);
+  return corpus;
 }
 
 std::vector<std::string> default_corpus(const fs::path& root) {

@@ -17,6 +17,7 @@ struct Corpus {
   int64_t train_bytes = 0;
   int64_t valid_bytes = 0;
   std::string split_rule;  ///< a sentence for reports: what is held out, and by which rule
+  FilesRead files;
 };
 
 /// Holds out whole files: those whose name hashes into the lowest tenth, and further ones in the order of the hash

@@ -83,17 +83,17 @@ Parts read_parts(const fs::path& folder) { return core::read_together(folder, kD
 TrainingData to_data(const Parts& parts) {
   return {parts.tokenizer,          parts.train.stream,       parts.valid.stream,
           parts.train.header.bytes, parts.valid.header.bytes, parts.train_files,
-          parts.valid_files,        parts.split_rule,         {}};
+          parts.valid_files,        parts.split_rule,         {},
+          {}};
 }
 
-/// The files of a data folder, which are replaced together.
+}  // namespace
+
 std::set<std::string> data_file_names() {
   std::set<std::string> names = tokenizer_file_names();
   names.insert({kTrainFile, kValidFile, kDataFile});
   return names;
 }
-
-}  // namespace
 
 bool is_data_folder(const fs::path& folder) {
   std::error_code ignored;

@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <set>
+#include <string>
 
 #include "alibi/training_data.h"
 #include "text/corpus.h"
@@ -15,6 +17,9 @@ namespace alibi::text {
 
 /// Whether the folder contains a data folder, complete or not.
 bool is_data_folder(const std::filesystem::path& folder);
+
+/// The files of a data folder, which are replaced together.
+std::set<std::string> data_file_names();
 
 /// Creates the folder. Throws UsageError if it holds a model, whose tokenizer would be replaced, or tokens or a
 /// tokenizer that may not be overwritten. Call it before the text is read; write_data_folder() replaces the files.

@@ -68,7 +68,8 @@ bool begins_binary(const fs::path& path) {
 
 class Reader {
  public:
-  Reader(std::istream& standard_input, const std::string& field) : standard_input_(standard_input), field_(field) {}
+  Reader(std::istream& standard_input, const std::string& field, EmptyFiles empty)
+      : standard_input_(standard_input), field_(field), empty_(empty) {}
 
   void read(const std::string& input) {
     if (input == "-") return read_standard_input();
@@ -82,6 +83,7 @@ class Reader {
   }
 
   std::vector<Document> take() { return std::move(documents_); }
+  const FilesRead& files() const { return files_; }
 
  private:
   void read_standard_input() {
@@ -97,6 +99,7 @@ class Reader {
 
   void read_named_file(const fs::path& path, bool regular) {
     if (!first_visit(path)) return;
+    ++files_.files;
     if (!regular) return read_fifo(path);
     const std::string reason = add_file(path, path.filename().generic_string());
     check(reason.empty(), "[text] {}: {}", path.string(), reason);
@@ -112,8 +115,8 @@ class Reader {
     documents_.emplace_back(path, path.filename().generic_string(), std::move(text));
   }
 
-  static std::string why_not_used(std::string_view text) {
-    if (text.empty()) return "is empty";
+  std::string why_not_used(std::string_view text) const {
+    if (text.empty()) return empty_ == EmptyFiles::keep ? "" : "is empty";
     const std::string reason = why_not_text(text);
     return reason.empty() ? reason : "is not text: " + reason;
   }
@@ -160,8 +163,13 @@ class Reader {
         found = true;
         continue;
       }
-      if (begins_binary(path)) continue;
-      if (add_file(path, std::move(name)).empty()) found = true;
+      ++files_.files;
+      std::string reason = begins_binary(path) ? "is not text: it has a NUL byte" : add_file(path, std::move(name));
+      if (reason.empty()) {
+        found = true;
+      } else {
+        files_.skipped.push_back({path.string(), std::move(reason)});
+      }
     }
     check(found, "[text] {}: contains no text files", folder.string());
   }
@@ -174,6 +182,8 @@ class Reader {
 
   std::istream& standard_input_;
   const std::string& field_;
+  EmptyFiles empty_;
+  FilesRead files_;
   bool standard_input_read_ = false;
   std::set<fs::path> visited_;
   std::vector<Document> documents_;
@@ -187,10 +197,14 @@ OpenText in_memory(const std::shared_ptr<const std::string>& text) { return {*te
 }  // namespace
 
 std::vector<Document> read_documents(const std::vector<std::string>& inputs, std::istream& standard_input,
-                                     const std::string& field) {
+                                     const std::string& field, FilesRead* files, EmptyFiles empty) {
   check_usage(!inputs.empty(), "[text] no text given; expected files, folders or - for standard input");
-  Reader reader(standard_input, field);
+  Reader reader(standard_input, field, empty);
   for (const std::string& input : inputs) reader.read(input);
+  if (files != nullptr) {
+    files->files += reader.files().files;
+    files->skipped.insert(files->skipped.end(), reader.files().skipped.begin(), reader.files().skipped.end());
+  }
   return reader.take();
 }
 
@@ -252,3 +266,19 @@ OpenText open_file(const std::filesystem::path& path) {
 }
 
 }  // namespace alibi::text
+
+namespace alibi {
+
+std::string describe_skipped(const FilesRead& files) {
+  if (files.skipped.empty()) return "";
+  constexpr size_t most = 5;
+  std::vector<std::string> named;
+  for (size_t i = 0; i < std::min(most, files.skipped.size()); ++i) {
+    named.push_back(fmt::format("{} ({})", files.skipped[i].file, files.skipped[i].reason));
+  }
+  const size_t more = files.skipped.size() - named.size();
+  return fmt::format("{} of {} files are used; skipped: {}{}", files.files - std::ssize(files.skipped), files.files,
+                     fmt::join(named, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
+}
+
+}  // namespace alibi

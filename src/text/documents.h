@@ -60,16 +60,20 @@ class Document {
 /// A regular file; large ones are mapped. Throws Error with the path and the reason.
 OpenText open_file(const std::filesystem::path& path);
 
+enum class EmptyFiles : uint8_t { skip, keep };
+
 /// Reads each input in the given order and checks that it is text. An input is a file, a folder or "-" (standard
 /// input). Text that comes through a pipe, is compressed (gzip, Zstandard) or is in records (.jsonl: the string `field`
 /// of each line is a document) is kept in memory. All other text stays in its file. A folder stands for all text files
 /// below it, in the bytewise order of their relative paths. Hidden files and folders (names that begin with a dot),
 /// empty files, files that are not text (see text_encoding.h) and files that are not regular are skipped. Links are
-/// followed, loops are detected, and a file that is reached twice is read once. Throws Error for an input that is
-/// missing, unreadable, empty or not text, and for a folder without any text. Throws UsageError for no input, or for
-/// "-" given twice.
+/// followed, loops are detected, and a file that is reached twice is read once. `files`, if given, receives the number
+/// of files and the skipped ones, hidden files and folders aside. With EmptyFiles::keep an empty file is a document.
+/// Throws Error for an input that is missing, unreadable, empty or not text, and for a folder without any text. Throws
+/// UsageError for no input, or for "-" given twice.
 std::vector<Document> read_documents(const std::vector<std::string>& inputs, std::istream& standard_input = std::cin,
-                                     const std::string& field = kTextField);
+                                     const std::string& field = kTextField, FilesRead* files = nullptr,
+                                     EmptyFiles empty = EmptyFiles::skip);
 
 /// Sum of the lengths of the texts.
 int64_t bytes_of(const std::vector<Document>& documents);

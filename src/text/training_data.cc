@@ -61,9 +61,10 @@ bool is_data(const std::vector<std::string>& inputs) {
   return any;
 }
 
-ScoredText encoded(const Tokenizer& tokenizer, const std::vector<text::Document>& documents,
+ScoredText encoded(const Tokenizer& tokenizer, const std::vector<text::Document>& documents, FilesRead files,
                    const TextProgress& progress) {
   ScoredText text;
+  text.files = std::move(files);
   text.bytes = text::bytes_of(documents);
   int64_t done = 0;
   text.stream = encode_into_memory(tokenizer, documents, done, text.bytes, progress);
@@ -100,6 +101,7 @@ TrainingData training_data(const std::vector<std::string>& texts, const std::vec
   data.train_files = static_cast<int64_t>(corpus.train.size());
   data.valid_files = static_cast<int64_t>(corpus.valid.size());
   data.split_rule = corpus.split_rule;
+  data.files = corpus.files;
   return data;
 }
 
@@ -124,16 +126,19 @@ ScoredText text_to_score(const Tokenizer& tokenizer, const std::vector<std::stri
           "[text] {}: its tokens are of another tokenizer ({}, {} tokens) than the model's ({}, {} tokens)",
           texts.front(), data.tokenizer->kind(), data.tokenizer->vocab_size(), tokenizer.kind(),
           tokenizer.vocab_size());
-    return {data.valid, data.valid_bytes};
+    return {data.valid, data.valid_bytes, {}};
   }
-  return encoded(tokenizer, text::read_documents(texts, std::cin, field), progress);
+  FilesRead files;
+  const std::vector<text::Document> documents = text::read_documents(texts, std::cin, field, &files);
+  return encoded(tokenizer, documents, std::move(files), progress);
 }
 
 ScoredText held_out_text(const Tokenizer& tokenizer, const std::vector<std::string>& texts,
                          const std::vector<std::string>& valid, const TextProgress& progress,
                          const std::string& field) {
   if (is_data(texts)) return text_to_score(tokenizer, texts, progress);
-  return encoded(tokenizer, text::read_corpus(texts, valid, std::cin, field).valid, progress);
+  const text::Corpus corpus = text::read_corpus(texts, valid, std::cin, field);
+  return encoded(tokenizer, corpus.valid, corpus.files, progress);
 }
 
 }  // namespace alibi

@@ -10,6 +10,7 @@
 
 #include "core/check.h"
 #include "core/checksum.h"
+#include "core/locks.h"
 #include "formats/safetensors.h"
 #include "model/families/own_as_family.h"
 #include "model/own_folder.h"
@@ -177,14 +178,11 @@ void training::remove_leftovers(const fs::path& model_folder) {
   std::error_code ignored;
   for (fs::directory_iterator entry(folder_of(model_folder), ignored), end; entry != end; entry.increment(ignored)) {
     if (ignored) break;
-    if (entry->path().extension() == ".part") leftovers.push_back(entry->path());
-  }
-  for (fs::directory_iterator entry(model_folder, ignored), end; entry != end; entry.increment(ignored)) {
-    if (ignored) break;
-    if (entry->is_regular_file(ignored) && core::is_left_by_write_file(entry->path()))
-      leftovers.push_back(entry->path());
+    const fs::path name = entry->path().filename();  // unfinished() made it
+    if (name.extension() == ".part" && step_of(name.stem().stem().string()) >= 0) leftovers.push_back(entry->path());
   }
   for (const fs::path& path : leftovers) fs::remove_all(path, ignored);
+  core::remove_left_files(model_folder);
 }
 
 std::optional<TrainEvaluation> training::TrainState::best() const {

@@ -94,13 +94,15 @@ std::vector<formats::OrderedJson> lines_until(const fs::path& path, int64_t step
   return lines;
 }
 
-/// Removes older event files, because TensorBoard would also show them.
+/// Removes older event files of alibi, because TensorBoard would also show them.
 fs::path new_tensorboard_file(const fs::path& folder, double time) {
   core::make_folder(folder);
   std::vector<fs::path> old;
   std::error_code ignored;
   for (fs::directory_iterator entry(folder, ignored), end; !ignored && entry != end; entry.increment(ignored)) {
-    if (entry->path().filename().string().starts_with("events.out.tfevents.")) old.push_back(entry->path());
+    const std::string name = entry->path().filename().string();
+    if (name.starts_with("events.out.tfevents.") && name.find(".alibi.") != std::string::npos)
+      old.push_back(entry->path());
   }
   for (const fs::path& path : old) fs::remove(path, ignored);
   return folder / fmt::format("events.out.tfevents.{:010}.alibi.{}", static_cast<int64_t>(time), ::getpid());

@@ -90,25 +90,50 @@ class Encoder(CliTest):
         row_bytes = (len(expected) - header) // 3000
         process = subprocess.Popen([COMMAND, "embed", self.encoder, lines, "-o", out], stdout=subprocess.DEVNULL,
                                    stderr=subprocess.DEVNULL)
+        row_bytes += 16  # the checksum
         while process.poll() is None and not (part.exists() and part.stat().st_size >= 64 + 2048 * row_bytes):
             time.sleep(0.002)
         process.kill()
         process.wait()
-        if not out.exists():
-            self.assertTrue(part.exists())
-            kept = part.read_bytes()
-            self.assertNotIn("continuing", self.succeeds("embed", self.encoder, lines, "-o", out, "--batch-tokens", "300"))
+        if out.exists():
+            self.skipTest("the command was faster than the test")
+        kept = part.read_bytes()
+        # Rows of other options are neither taken over nor removed.
+        for other in (("--batch-tokens", "300"), ("--normalize",), ("--late-chunking",), ("--max-tokens", "5")):
+            self.fails(1, "kept.npy.part has the rows of an interrupted command with another model, text or option",
+                       "embed", self.encoder, lines, "-o", out, *other)
+            self.assertEqual(part.read_bytes(), kept)
+
+        def continues(size, damage=None):
+            """With this size of the file, and after a damage at a place in it."""
+            content = bytearray(kept[:size])
+            if damage is not None:
+                content[damage:damage + 64] = bytes(64)
+            part.write_bytes(content)
+            result = run("embed", self.encoder, lines, "-o", out)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertEqual(out.read_bytes(), expected)
+            self.assertFalse(part.exists())
             out.unlink()
-            part.write_bytes(kept)
-            # A kill inside a write leaves a part of a row, and a group of texts that is not whole.
-            os.truncate(part, 64 + 1500 * row_bytes + 7)
-            # It continues at a group, of 1024 texts, because batches inside a group would begin elsewhere.
-            self.assertIn("continuing after 1,024 of", self.succeeds("embed", self.encoder, lines, "-o", out))
-        self.assertEqual(out.read_bytes(), expected)
-        self.assertFalse(part.exists())
-        # Rows of other options are not taken over.
-        part.write_bytes(b"alibi embed: rows of float32 so far, 0123456789abcdef" + b" " * 10 + b"\n" + bytes(4000))
-        self.assertNotIn("continuing", self.succeeds("embed", self.encoder, lines, "-o", out))
+            return result
+        # A kill inside a write leaves a part of a row, and a group of texts that is not whole. The command continues at a
+        # group, of 1024 texts, because batches inside a group would begin elsewhere.
+        for size in (64 + 1500 * row_bytes + 7, 64 + 1024 * row_bytes):
+            result = continues(size)
+            self.assertIn("continuing after 1,024 of", result.stdout)
+            self.assertEqual(result.stderr, "")
+        for size in (0, 7, 64, 64 + 1023 * row_bytes):
+            self.assertNotIn("continuing", continues(size).stdout)
+        # A crash of the machine leaves zeros, or the rows of another place.
+        result = continues(64 + 2048 * row_bytes, 64 + 1100 * row_bytes)
+        self.assertIn("continuing after 1,024 of", result.stdout)
+        self.assertIn("948 rows of the interrupted command are damaged and are computed again", result.stderr)
+        result = continues(64 + 2048 * row_bytes, 64 + 3 * row_bytes + 20)
+        self.assertNotIn("continuing", result.stdout)
+        # The same rows in another order.
+        rows = [kept[at:at + row_bytes] for at in range(64, 64 + 2048 * row_bytes, row_bytes)]
+        part.write_bytes(kept[:64] + b"".join(rows[1024:2048] + rows[:1024]))
+        self.assertIn("2,048 rows", run("embed", self.encoder, lines, "-o", out).stderr)
         self.assertEqual(out.read_bytes(), expected)
 
     def test_other_forms_of_texts_and_results(self):
@@ -120,7 +145,7 @@ class Encoder(CliTest):
                          [(7, "the quick brown fox"), (None, "over the lazy dog")])
         self.succeeds("embed", self.encoder, records, "--field", "body", "-o", self.folder / "x.jsonl")
         self.assertEqual([json.loads(line) for line in (self.folder / "x.jsonl").read_text().splitlines()], said)
-        self.fails(1, "records.jsonl line 1", "embed", self.encoder, records)
+        self.fails(1, "records.jsonl, line 1: has no field 'text'; it has body, id", "embed", self.encoder, records)
 
         chunks = [json.loads(line) for line in
                   self.succeeds("embed", self.encoder, "--late-chunking", stdin="one line\n\nand another\n").splitlines()]
@@ -135,7 +160,7 @@ class Encoder(CliTest):
         self.assertEqual([(entry.get("id"), entry.get("chunk"), entry.get("line"), entry["tokens"]) for entry in of_records],
                          [("a", 0, None, [1, 9]), ("a", 1, None, [9, 20]), (None, None, 1, [1, 9]), (None, None, 3, [9, 20])])
         self.assertEqual([entry["embedding"] for entry in of_records], 2 * [entry["embedding"] for entry in chunks])
-        self.fails(1, "chunks.jsonl line 1", "embed", self.encoder, array_of_chunks)
+        self.fails(1, "chunks.jsonl, line 1", "embed", self.encoder, array_of_chunks)
         array_of_chunks.write_text('{"text": ["one line", 2]}\n')
         self.fails(1, "or an array of strings", "embed", self.encoder, "--late-chunking", array_of_chunks)
         alone = json.loads(self.succeeds("embed", self.encoder, stdin="one line"))
@@ -176,6 +201,96 @@ class Encoder(CliTest):
         self.assertEqual(entries[0]["embedding"], entries[1]["embedding"])
         self.fails(2, "--late-chunking", "embed", self.encoder, "--late-chunking", "--max-tokens", "3", stdin="a")
         self.fails(2, "--token-vectors", "embed", self.encoder, "--token-vectors", "-o", self.folder / "t.npy", stdin="a")
+
+    def test_lines_of_every_system(self):
+        """CRLF and a byte order mark change nothing, in each command that reads lines."""
+        unix, windows, out = self.folder / "unix.txt", self.folder / "windows.txt", self.folder / "out.json"
+        unix.write_bytes("whale\nthe sea\n\nthe ship\n".encode())
+        windows.write_bytes(b"\xef\xbb\xbf" + unix.read_bytes().replace(b"\n", b"\r\n"))
+        records = self.folder / "windows.jsonl"
+        records.write_bytes(b"\xef\xbb\xbf" + "".join(json.dumps({"text": line}) + "\r\n"
+                                                     for line in unix.read_text().splitlines()).encode())
+        for words in (("embed", self.encoder), ("embed", self.encoder, "--late-chunking"), ("score", self.model),
+                      ("score", self.model, "--per-token"), ("embed", self.encoder, unix, "--similarity")):
+            expected = self.succeeds(*words, unix)
+            self.assertNotEqual(expected, "")
+            self.assertEqual(self.succeeds(*words, windows), expected, words)
+        self.assertEqual(self.succeeds("embed", self.encoder, records), self.succeeds("embed", self.encoder, unix))
+        whole = [json.loads(self.succeeds("embed", self.encoder, "--whole-files", file))["embedding"] for file in (unix, windows)]
+        self.assertEqual(whole[0], whole[1])
+        prompt = ("generate", self.model, "--max-tokens", "5", "--temperature", "0")
+        self.assertEqual(self.succeeds(*prompt, "--prompt-file", windows), self.succeeds(*prompt, "--prompt-file", unix))
+        self.assertEqual(run(*prompt, "--prompt", "-", stdin=windows.read_text()).stdout,
+                         self.succeeds(*prompt, "--prompt-file", unix))
+        # A line that is divided because of its length keeps its end together.
+        unix.write_bytes(b"a" * 65536 + b"\nb\n")
+        windows.write_bytes(unix.read_bytes().replace(b"\n", b"\r\n"))
+        for file in (unix, windows):
+            self.succeeds("score", self.model, file, "--json", out)
+            self.assertEqual(self.json_of("out.json")["bytes"], 65539)
+
+    def test_ids_are_copied_as_they_are(self):
+        records = self.folder / "ids.jsonl"
+        ids = ["18446744073709551616", "18446744073709551617", "9007199254740993", "1.10", "1e30", "-0.0", '"a\\nb"', "null",
+               '[1.50,{"k":123456789012345678901234567890}]']
+        records.write_text("".join(f'{{"id": {one}, "text": "a line"}}\n' for one in ids))
+        for text in (self.succeeds("embed", self.encoder, records),
+                     self.succeeds("embed", self.encoder, "--token-vectors", records)):
+            self.assertEqual([line.partition(',"text":')[0] for line in text.splitlines()], ['{"id":' + one for one in ids])
+        self.succeeds("embed", self.encoder, records, "-o", self.folder / "ids-out.jsonl")
+        lines = (self.folder / "ids-out.jsonl").read_text().splitlines()
+        self.assertEqual([line.partition(',"text":')[0] for line in lines], ['{"id":' + one for one in ids])
+        found = self.succeeds("embed", self.encoder, "--similarity", records, "--top", "9", stdin="a line")
+        self.assertTrue(all(f'"id":{one},' in found for one in ids), found)
+        # In a lower line than the first, the cause and its place are named.
+        for wrong, cause in (('{"text": "a", }', "line 2: parse error at line 1, column 15"), ("[1]", "line 2: is not a JSON object"),
+                             ('{"text": 1.5}', "line 2: the field 'text' is number, expected a string"),
+                             ('{"text": "a", "text": "b"}', 'line 2: the key "text" occurs twice'),
+                             ('{"text": "a" "b"}', "line 2: parse error")):
+            records.write_text('{"text": "a"}\n' + wrong + "\n")
+            self.fails(1, cause, "embed", self.encoder, records)
+
+    def test_files_that_are_no_text_are_named(self):
+        texts = self.folder / "some-texts"
+        texts.mkdir()
+        for name, content in (("a.txt", b"a line\n" * 50), ("b.txt", b""), ("c.bin", b"a\0b"), ("d.txt", b"\xff\xfe\x80" * 9),
+                              ("e.txt", b"another line\n" * 50), (".hidden", b"hidden")):
+            (texts / name).write_bytes(content)
+        out = self.folder / "skipped.json"
+        whole = run("embed", self.encoder, "--whole-files", texts, "--json", out)
+        self.assertEqual(whole.returncode, 0)
+        entries = [json.loads(line) for line in whole.stdout.splitlines()]
+        self.assertEqual([entry["file"] for entry in entries], ["a.txt", "b.txt", "e.txt"])
+        empty_line = json.loads(self.succeeds("embed", self.encoder, stdin="\n"))
+        self.assertEqual(entries[1]["embedding"], empty_line["embedding"])
+        self.assertEqual(json.loads(self.succeeds("embed", self.encoder, "--whole-files", texts / "b.txt"))["embedding"],
+                         empty_line["embedding"])
+        self.assertIn("3 of 5 files are used; skipped: ", whole.stderr)
+        self.assertEqual([os.path.basename(one["file"]) for one in self.json_of("skipped.json")["skipped"]], ["c.bin", "d.txt"])
+        for words in (("eval", self.model, texts, "--lengths", "32"), ("eval", self.model, texts, "--scoring", "harness"),
+                      ("train", texts, "-o", self.folder / "of-texts", *TINY_TRAINING, "--train-tokens", "512"),
+                      ("tokenize", texts, "-o", self.folder / "data-of-texts"), ("embed", self.encoder, texts)):
+            result = run(*words, "--json", out)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertRegex(result.stderr, r"alibi: warning: 2 of 5 files are used; skipped: [^ ]*/b.txt \(is empty\), "
+                                            r"[^ ]*/c.bin \(is not text: it has a NUL byte\), [^ ]*/d.txt \(is not text: ")
+            skipped = self.json_of("skipped.json")["skipped"]
+            self.assertEqual([os.path.basename(one["file"]) for one in skipped], ["b.txt", "c.bin", "d.txt"])
+        result = run("eval", self.folder / "of-texts", "--held-out", "--json", out)
+        self.assertIn("2 of 5 files are used", result.stderr)
+
+    def test_a_failure_leaves_no_rows(self):
+        bare, out = self.folder / "bare", self.folder / "bare.npy"
+        shutil.copytree(self.encoder, bare)
+        config = json.loads((bare / "config.json").read_text())
+        (bare / "tokenizer.json").unlink()
+        del config["alibi"]["tokenizer"]
+        (bare / "config.json").write_text(json.dumps(config))
+        result = run("embed", bare, self.valid, "-o", out)
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertEqual(list(self.folder.glob("bare.npy*")), [])
+        self.fails(2, "positions", "embed", self.encoder, self.valid, "-o", out, "--pooling", "positions")
+        self.assertEqual(list(self.folder.glob("bare.npy*")), [])
 
     def test_a_long_text_and_what_the_skip_rule_changes(self):
         long = self.folder / "long.txt"
@@ -283,6 +398,15 @@ class OfAnotherProgram(CliTest):
         self.assertEqual([texts.splitlines()[one["index"]] for one in results], [text for _, text in scores])
         best = self.succeeds("rerank", self.folder / "reranker", "--query", "a fox", "--top", "1", stdin=texts)
         self.assertEqual(best, said.splitlines(keepends=True)[0])
+        # A text cannot look like another result.
+        records = self.folder / "forged.jsonl"
+        records.write_text('{"text": "a line\\n9.999999\\tforged\\u001b[2J"}\n{"text": "the lazy dog"}\n')
+        lines = self.succeeds("rerank", self.folder / "reranker", "--query", "a fox", records).splitlines()
+        self.assertEqual(len(lines), 2)
+        self.assertEqual({line.split("\t")[1] for line in lines}, {"a line\\n9.999999\\tforged\\x1b[2J", "the lazy dog"})
+        records.write_text('{"id": 18446744073709551616, "text": "a line"}\n')
+        self.succeeds("rerank", self.folder / "reranker", "--query", "a fox", records, "--json", self.folder / "r.json")
+        self.assertIn('"id": 18446744073709551616,', (self.folder / "r.json").read_text())
         self.fails(1, "expected 1: a reranker", "rerank", self.folder / "jina", "--query", "a", stdin=texts)
         self.fails(2, "--query", "rerank", self.folder / "reranker", stdin=texts)
         self.fails(2, "a decoder", "rerank", self.model, "--query", "a", stdin=texts)

@@ -2,17 +2,22 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <climits>
 #include <cstring>
 #include <filesystem>
 #include <future>
 #include <iterator>
+#include <memory>
 #include <string>
+#include <vector>
 
+#include "core/locks.h"
 #include "temporary_folder.h"
 #include "testing.h"
 
@@ -264,6 +269,59 @@ TEST(Files, LeftoversAreKnownByTheirNames) {
                            "song.part", "2.1.part.txt"}) {
     EXPECT_FALSE(is_left_by_write_file(name)) << name;
   }
+}
+
+TEST(Files, WhatKilledWritersLeftIsRemovedByTheNextOne) {
+  const test::TemporaryFolder folder;
+  const std::string long_name(NAME_MAX, 'n'), of_long_name = std::string(NAME_MAX - 8, 'n') + ".12.0.part";
+  const std::vector<std::string> others = {"a", "part",     "a.part",       "a.12.part", "a.12.x.part", "a.12.0.parts",
+                                           "a.12..part", "song.part", "2.1.part.txt", "b.12.0.part"};
+  for (const std::string& name : others) folder.write(name, name);
+  folder.write("a.12.0.part", "left");
+  folder.write("a.4711.23.part", "left");
+  folder.write(of_long_name.substr(0, NAME_MAX - 10) + ".12.0.part", "left");
+  const int writing = ::open(folder.write("a.13.0.part", "another process is writing").c_str(), O_RDWR);
+  ASSERT_EQ(::flock(writing, LOCK_EX), 0);
+  write_file(folder / "a", "new");
+  write_file(folder / long_name, "new");
+  for (const std::string& name : others) EXPECT_EQ(read_file(folder / name), name == "a" ? "new" : name);
+  EXPECT_TRUE(fs::exists(folder / "a.13.0.part"));
+  EXPECT_EQ(entries_of(folder.path()), std::ssize(others) + 2);
+  ::close(writing);
+  remove_left_files(folder.path());
+  EXPECT_FALSE(fs::exists(folder / "a.13.0.part"));
+  EXPECT_FALSE(fs::exists(folder / "b.12.0.part"));
+  EXPECT_EQ(entries_of(folder.path()), std::ssize(others));
+}
+
+TEST(Files, AHeldFolderIsLockedByOneAtATime) {
+  const test::TemporaryFolder folder;
+  hold_folder(folder.path());
+  hold_folder(folder.path());
+  const auto try_other = [&] {  // as another process does
+    const int other = ::open(folder.path().c_str(), O_RDONLY | O_DIRECTORY);
+    const bool locked = ::flock(other, LOCK_EX | LOCK_NB) == 0;
+    ::close(other);
+    return locked;
+  };
+  EXPECT_FALSE(try_other());
+  {
+    const FolderLock lock(folder.path());
+    expect_error([&] { FolderLock again(folder.path()); }, "in use by another process");
+  }
+  const FolderLock lock(folder.path());
+  EXPECT_FALSE(try_other());
+}
+
+TEST(Files, ALockedFileThatIsRemovedIsMadeAgain) {
+  const test::TemporaryFolder folder;
+  auto first = std::make_unique<FileLock>(folder / "a", "wait");
+  expect_error([&] { FileLock again(folder / "a", "wait for it"); }, "in use by another process; wait for it");
+  fs::remove(folder / "a");
+  const FileLock second(folder / "a", "wait");
+  first.reset();
+  expect_error([&] { FileLock again(folder / "a", "wait"); }, "in use");
+  expect_error([&] { FileLock lock(folder.path(), "wait"); }, "folder");
 }
 
 TEST(Files, RenamingWhatIsNotThereIsAnError) {

@@ -11,6 +11,7 @@
 
 #include "core/files.h"
 #include "core/random.h"
+#include "formats/json_copy.h"
 #include "limited_allocations.h"
 #include "temporary_folder.h"
 #include "testing.h"
@@ -168,6 +169,39 @@ TEST(Json, NumbersSurviveTheRoundTrip) {
         std::ldexp(static_cast<double>(core::Random(3).block(i)[0]) - 2e9, static_cast<int>(i % 600) - 300);
     EXPECT_EQ(object_of(to_text({{"x", value}})).get<double>("x"), value);
   }
+}
+
+TEST(Json, NumbersThatAreCopiedKeepTheirCharacters) {
+  const std::string line =
+      R"({"id":18446744073709551616,"list":[1.10,-0.0,1E5,{"a":123456789012345678901234567890}],"small":7,"text":"1.10"})";
+  const SharedJson written = parse_json_to_copy(line, "test");
+  EXPECT_EQ(to_line(OrderedJson(*written)), line);
+  EXPECT_EQ(to_text(OrderedJson(*written)), R"({
+  "id": 18446744073709551616,
+  "list": [
+    1.10,
+    -0.0,
+    1E5,
+    {
+      "a": 123456789012345678901234567890
+    }
+  ],
+  "small": 7,
+  "text": "1.10"
+}
+)");
+  // The layout is the library's.
+  const auto plain = OrderedJson::parse(R"({"a": [1, {}, [], "b"], "c": {"d": 0.5}})");
+  auto copy = plain;
+  copy["c"]["d"] = OrderedJson::binary({'0', '.', '5'});
+  EXPECT_EQ(to_line(copy), to_line(plain));
+  EXPECT_EQ(to_text(copy), to_text(plain));
+  // Into a copy whose keys have an order.
+  const std::string ordered = R"({"z":1e30,"a":[0.10,{"y":2.0,"b":36893488147419103232}]})";
+  auto kept = OrderedJson::parse(ordered);
+  EXPECT_NE(to_line(kept), ordered);
+  keep_numbers(*parse_json_to_copy(ordered, "test"), kept);
+  EXPECT_EQ(to_line(kept), ordered);
 }
 
 }  // namespace

@@ -131,6 +131,8 @@ TEST(Records, ErrorsNameTheLineAndTheFields) {
   EXPECT_NE(message("[1]", "text").find("line 1"), std::string::npos);
   EXPECT_NE(message("{\"text\": \"a\"", "text").find("line 1"), std::string::npos);
   EXPECT_EQ(message("{\"text\": \"a\"}", "text"), "");
+  EXPECT_NE(message("{\"text\": 1.5}", "text").find("is number"), std::string::npos);
+  EXPECT_EQ(message("\xef\xbb\xbf{\"text\": \"a\"}\r\n\r\n", "text"), "");
 }
 
 TEST(Records, TheFieldIsTheCallers) {

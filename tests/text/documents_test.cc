@@ -47,7 +47,24 @@ TEST(Documents, HiddenEmptyAndBinaryFilesOfAFolderAreSkipped) {
   folder.write("late_binary", std::string(10000, 'x') + std::string(1, '\0'));
   folder.write("compressed", "\x42\x5a\x68\x39\x01\x02\x90\x91\x92\x93");  // bzip2, which is not read
   ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);                 // reading it would wait for ever
-  EXPECT_EQ(document_names(read_documents({folder.path().string()})), std::vector<std::string>{"text"});
+  FilesRead files;
+  EXPECT_EQ(document_names(read_documents({folder.path().string()}, std::cin, kTextField, &files)),
+            std::vector<std::string>{"text"});
+  EXPECT_EQ(files.files, 5);
+  std::vector<std::string> skipped;
+  for (const SkippedFile& file : files.skipped) {
+    skipped.push_back(std::filesystem::path(file.file).filename().string() + " " + file.reason);
+  }
+  EXPECT_EQ(skipped, (std::vector<std::string>{"binary is not text: it has a NUL byte",
+                                               "compressed is not text: 6 of its 10 bytes are control characters or not "
+                                               "UTF-8",
+                                               "empty is empty", "late_binary is not text: byte 10000 is NUL"}));
+  EXPECT_EQ(describe_skipped({3, {{"b", "is empty"}}}), "2 of 3 files are used; skipped: b (is empty)");
+  EXPECT_EQ(describe_skipped({3, {}}), "");
+  const auto kept =
+      read_documents({folder.path().string()}, std::cin, kTextField, nullptr, EmptyFiles::keep);
+  EXPECT_EQ(document_names(kept), (std::vector<std::string>{"empty", "text"}));
+  EXPECT_EQ(kept.front().text(), "");
 }
 
 TEST(Documents, LinksAreFollowedLoopsEndAndFilesAreReadOnce) {

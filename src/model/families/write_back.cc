@@ -10,6 +10,7 @@
 #include "core/check.h"
 #include "core/files.h"
 #include "core/together.h"
+#include "formats/json_copy.h"
 #include "formats/options.h"
 #include "formats/safetensors.h"
 #include "model/check_config.h"
@@ -150,6 +151,7 @@ void FamilyFolder::write_weights(const LanguageModel& model, bool as_float32, co
 
 void FamilyFolder::write_config(const LanguageModel& model, bool as_float32, const fs::path& file) const {
   formats::OrderedJson json = formats::OrderedJson::parse(config_);
+  formats::keep_numbers(*formats::parse_json_to_copy(config_, file.string()), json);
   if (as_float32) {
     for (const char* key : {"torch_dtype", "dtype"}) {
       if (json.contains(key)) json[key] = "float32";
