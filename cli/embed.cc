@@ -49,8 +49,8 @@ std::string hashes_of(const std::vector<EmbedItem>& items) {
 std::string identity_of(const EmbedCommand& options, const LanguageModel& model, const std::vector<EmbedItem>& items) {
   std::string all = fmt::format("{} {} {} {} {} {} {} {} {} {} ", static_cast<int>(options.kind()), name_of(isa()),
                                 options.use.weights, options.pooling, options.embed.normalize, options.max_tokens,
-                                options.embed.batch_tokens,
-                                name_of(model.precision()), interpolation_json(model.interpolation()).dump(),
+                                options.embed.batch_tokens, name_of(model.precision()),
+                                interpolation_json(model.interpolation()).dump(),
                                 std::filesystem::weakly_canonical(options.model).string());
   const auto add_file = [&](const std::filesystem::path& path) {
     const auto changed = std::filesystem::last_write_time(path).time_since_epoch().count();

@@ -96,8 +96,7 @@ Tensor EmbedRows::all() {
   auto map = std::make_shared<core::MappedFile>(path_);
   auto* const data = const_cast<std::byte*>(map->bytes().data() + kHeaderBytes);
   const int64_t stride = row_bytes() / static_cast<int64_t>(sizeof(float));
-  const Tensor rows =
-      Tensor::view(std::shared_ptr<void>(std::move(map), data), data, {rows_, stride}, DType::float32);
+  const Tensor rows = Tensor::view(std::shared_ptr<void>(std::move(map), data), data, {rows_, stride}, DType::float32);
   return rows.slice(1, 0, width_);
 }
 

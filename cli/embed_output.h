@@ -16,8 +16,8 @@ namespace alibi::cli {
 /// The file has a header, then each row with a checksum of it and of its number. Rows are synced when they are added.
 class EmbedRows {
  public:
-  /// Opens or begins OUT.part, and locks it. Throws Error if another process has locked it, if another program wrote it,
-  /// or if its rows have another `identity`, which is of 16 characters.
+  /// Opens or begins OUT.part, and locks it. Throws Error if another process has locked it, if another program wrote
+  /// it, or if its rows have another `identity`, which is of 16 characters.
   EmbedRows(const std::filesystem::path& out, const std::string& identity, int64_t width);
   /// Removes a file without rows.
   ~EmbedRows();

@@ -28,7 +28,7 @@ struct Place {
 };
 
 struct Places {
-  std::vector<Place> inputs, outputs;  // outputs that exist
+  std::vector<Place> inputs, outputs;       // outputs that exist
   std::map<fs::path, std::string> written;  // canonical paths of all outputs, and their options
 };
 Places places;

@@ -62,10 +62,10 @@ void check_replaces_nothing(const ReportCommand& options, const CompareResults& 
 void run_report(ReportCommand& options) {
   check_output_folder(options.out, "--out", {});  // a report may be an input and be replaced by one with more runs
   options.apply();
-  hold_output_folder(options.out);
   std::vector<report::NamedResults> parts;
   for (const std::string& input : options.inputs) parts.push_back(read_results(input));
   const CompareResults results = report::merge(parts);
+  hold_output_folder(options.out);
   check_replaces_nothing(options, results);
   report::write_report(results, options.out);
   say("{}\n", report::comparison_text(results));

@@ -105,8 +105,7 @@ std::string describe(const Json& value) {
 }
 
 bool has_number_as_written(const OrderedJson& json) {
-  return json.is_binary() ||
-         (json.is_structured() && std::any_of(json.begin(), json.end(), has_number_as_written));
+  return json.is_binary() || (json.is_structured() && std::any_of(json.begin(), json.end(), has_number_as_written));
 }
 
 /// The text of a value, in one line if `indent` is negative. The library writes what has no number as it was written.

@@ -13,7 +13,8 @@ namespace alibi::formats {
 void write_npy(const std::filesystem::path& path, const Tensor& tensor) {
   static_assert(std::endian::native == std::endian::little);
   check(tensor.dtype() == DType::float32 && has_contiguous_rows(tensor) && tensor.axes() > 0,
-        "[npy] the array is {} {}, expected float32 with contiguous rows", name_of(tensor.dtype()), to_string(tensor.shape()));
+        "[npy] the array is {} {}, expected float32 with contiguous rows", name_of(tensor.dtype()),
+        to_string(tensor.shape()));
   std::string header =
       fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({},), }}", fmt::join(tensor.shape(), ", "));
   constexpr size_t before = 10, alignment = 64;

@@ -86,9 +86,9 @@ void write_safetensors(const std::filesystem::path& path, const std::vector<Stre
         continue;
       }
       const Tensor here = tensor.make().to(Device::cpu);
-      check(here.bytes() == bytes_of(tensor) && has_contiguous_rows(here), "[safetensors] {}: \"{}\" is {} {}, expected {} {}",
-            path.string(), tensor.name, name_of(here.dtype()), to_string(here.shape()), tensor.dtype,
-            to_string(tensor.shape));
+      check(here.bytes() == bytes_of(tensor) && has_contiguous_rows(here),
+            "[safetensors] {}: \"{}\" is {} {}, expected {} {}", path.string(), tensor.name, name_of(here.dtype()),
+            to_string(here.shape()), tensor.dtype, to_string(tensor.shape));
       append_rows(here, append);
     }
   });

@@ -206,10 +206,9 @@ Corpus read_corpus(std::vector<std::string> inputs, const std::vector<std::strin
   if (inputs.empty()) inputs = default_corpus();
   FilesRead files;
   std::vector<Document> documents = read_documents(inputs, standard_input, field, &files);
-  Corpus corpus =
-      valid_inputs.empty()
-          ? split_corpus(std::move(documents))
-          : split_corpus(std::move(documents), read_documents(valid_inputs, standard_input, field, &files));
+  Corpus corpus = valid_inputs.empty()
+                      ? split_corpus(std::move(documents))
+                      : split_corpus(std::move(documents), read_documents(valid_inputs, standard_input, field, &files));
   corpus.files = std::move(files);
   return corpus;
 }

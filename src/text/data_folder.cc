@@ -81,9 +81,15 @@ Parts read_parts_of(const fs::path& folder) {
 Parts read_parts(const fs::path& folder) { return core::read_together(folder, kDataFile, read_parts_of); }
 
 TrainingData to_data(const Parts& parts) {
-  return {parts.tokenizer,          parts.train.stream,       parts.valid.stream,
-          parts.train.header.bytes, parts.valid.header.bytes, parts.train_files,
-          parts.valid_files,        parts.split_rule,         {},
+  return {parts.tokenizer,
+          parts.train.stream,
+          parts.valid.stream,
+          parts.train.header.bytes,
+          parts.valid.header.bytes,
+          parts.train_files,
+          parts.valid_files,
+          parts.split_rule,
+          {},
           {}};
 }
 

@@ -12,8 +12,8 @@ namespace alibi::text {
 inline constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 
 /// The text with line feeds as line ends: without a byte order mark at its beginning, and without the carriage returns
-/// before line feeds and at its end. Every command that reads lines uses it. `is_beginning` is false for a later part of
-/// a text.
+/// before line feeds and at its end. Every command that reads lines uses it. `is_beginning` is false for a later part
+/// of a text.
 std::string with_line_feeds(std::string text, bool is_beginning = true);
 
 /// Calls use(line, number) for each line, numbered from 1, without its line feed.

@@ -5,6 +5,7 @@ import json
 import math
 import os
 import pathlib
+import shutil
 import struct
 import subprocess
 import sys
@@ -214,7 +215,7 @@ class Encoder(CliTest):
                       ("score", self.model, "--per-token"), ("embed", self.encoder, unix, "--similarity")):
             expected = self.succeeds(*words, unix)
             self.assertNotEqual(expected, "")
-            self.assertEqual(self.succeeds(*words, windows), expected, words)
+            self.assertEqual(self.succeeds(*words, windows).replace("windows.txt", "unix.txt"), expected, words)
         self.assertEqual(self.succeeds("embed", self.encoder, records), self.succeeds("embed", self.encoder, unix))
         whole = [json.loads(self.succeeds("embed", self.encoder, "--whole-files", file))["embedding"] for file in (unix, windows)]
         self.assertEqual(whole[0], whole[1])
@@ -262,13 +263,14 @@ class Encoder(CliTest):
         entries = [json.loads(line) for line in whole.stdout.splitlines()]
         self.assertEqual([entry["file"] for entry in entries], ["a.txt", "b.txt", "e.txt"])
         empty_line = json.loads(self.succeeds("embed", self.encoder, stdin="\n"))
-        self.assertEqual(entries[1]["embedding"], empty_line["embedding"])
+        for a, b in zip(entries[1]["embedding"], empty_line["embedding"], strict=True):  # other texts of a call round
+            self.assertAlmostEqual(a, b, places=4)
         self.assertEqual(json.loads(self.succeeds("embed", self.encoder, "--whole-files", texts / "b.txt"))["embedding"],
                          empty_line["embedding"])
         self.assertIn("3 of 5 files are used; skipped: ", whole.stderr)
         self.assertEqual([os.path.basename(one["file"]) for one in self.json_of("skipped.json")["skipped"]], ["c.bin", "d.txt"])
         for words in (("eval", self.model, texts, "--lengths", "32"), ("eval", self.model, texts, "--scoring", "harness"),
-                      ("train", texts, "-o", self.folder / "of-texts", *TINY_TRAINING, "--train-tokens", "512"),
+                      ("train", texts, "-o", self.folder / "of-texts", "--train-length", "16", "--train-tokens", "64"),
                       ("tokenize", texts, "-o", self.folder / "data-of-texts"), ("embed", self.encoder, texts)):
             result = run(*words, "--json", out)
             self.assertEqual(result.returncode, 0, result.stderr)
@@ -281,9 +283,11 @@ class Encoder(CliTest):
 
     def test_a_failure_leaves_no_rows(self):
         bare, out = self.folder / "bare", self.folder / "bare.npy"
-        shutil.copytree(self.encoder, bare)
+        self.succeeds("train", self.text, "-o", bare, *TINY_TRAINING, "--no-causal", "--tokenizer", "bpe",
+                      "--vocab-size", "300")
         config = json.loads((bare / "config.json").read_text())
-        (bare / "tokenizer.json").unlink()
+        for name in ("tokenizer.json", "tokenizer.model"):
+            (bare / name).unlink(missing_ok=True)
         del config["alibi"]["tokenizer"]
         (bare / "config.json").write_text(json.dumps(config))
         result = run("embed", bare, self.valid, "-o", out)

@@ -274,8 +274,9 @@ TEST(Files, LeftoversAreKnownByTheirNames) {
 TEST(Files, WhatKilledWritersLeftIsRemovedByTheNextOne) {
   const test::TemporaryFolder folder;
   const std::string long_name(NAME_MAX, 'n'), of_long_name = std::string(NAME_MAX - 8, 'n') + ".12.0.part";
-  const std::vector<std::string> others = {"a", "part",     "a.part",       "a.12.part", "a.12.x.part", "a.12.0.parts",
-                                           "a.12..part", "song.part", "2.1.part.txt", "b.12.0.part"};
+  const std::vector<std::string> others = {
+      "a",          "part",      "a.part",       "a.12.part",  "a.12.x.part", "a.12.0.parts",
+      "a.12..part", "song.part", "2.1.part.txt", "b.12.0.part"};
   for (const std::string& name : others) folder.write(name, name);
   folder.write("a.12.0.part", "left");
   folder.write("a.4711.23.part", "left");
@@ -321,7 +322,7 @@ TEST(Files, ALockedFileThatIsRemovedIsMadeAgain) {
   const FileLock second(folder / "a", "wait");
   first.reset();
   expect_error([&] { FileLock again(folder / "a", "wait"); }, "in use");
-  expect_error([&] { FileLock lock(folder.path(), "wait"); }, "folder");
+  expect_error([&] { FileLock lock(folder.path(), "wait"); }, "Is a directory");
 }
 
 TEST(Files, RenamingWhatIsNotThereIsAnError) {

@@ -55,14 +55,14 @@ TEST(Documents, HiddenEmptyAndBinaryFilesOfAFolderAreSkipped) {
   for (const SkippedFile& file : files.skipped) {
     skipped.push_back(std::filesystem::path(file.file).filename().string() + " " + file.reason);
   }
-  EXPECT_EQ(skipped, (std::vector<std::string>{"binary is not text: it has a NUL byte",
-                                               "compressed is not text: 6 of its 10 bytes are control characters or not "
-                                               "UTF-8",
-                                               "empty is empty", "late_binary is not text: byte 10000 is NUL"}));
+  EXPECT_EQ(skipped,
+            (std::vector<std::string>{"binary is not text: it has a NUL byte",
+                                      "compressed is not text: 6 of its 10 bytes are control characters or not "
+                                      "UTF-8",
+                                      "empty is empty", "late_binary is not text: byte 10000 is NUL"}));
   EXPECT_EQ(describe_skipped({3, {{"b", "is empty"}}}), "2 of 3 files are used; skipped: b (is empty)");
   EXPECT_EQ(describe_skipped({3, {}}), "");
-  const auto kept =
-      read_documents({folder.path().string()}, std::cin, kTextField, nullptr, EmptyFiles::keep);
+  const auto kept = read_documents({folder.path().string()}, std::cin, kTextField, nullptr, EmptyFiles::keep);
   EXPECT_EQ(document_names(kept), (std::vector<std::string>{"empty", "text"}));
   EXPECT_EQ(kept.front().text(), "");
 }

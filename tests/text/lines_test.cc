@@ -20,7 +20,9 @@ TEST(Lines, EverySystemsLinesAreTheSame) {
   const std::string expected = "a\n\nb c\nd";
   EXPECT_EQ(with_line_feeds(expected), expected);
   EXPECT_EQ(with_line_feeds("a\r\n\r\nb c\r\nd"), expected);
-  EXPECT_EQ(with_line_feeds("\xef\xbb\xbf" "a\r\n\nb c\r\nd\r"), expected);
+  EXPECT_EQ(with_line_feeds("\xef\xbb\xbf"
+                            "a\r\n\nb c\r\nd\r"),
+            expected);
   EXPECT_EQ(with_line_feeds(""), "");
   EXPECT_EQ(with_line_feeds("\xef\xbb\xbf"), "");
   EXPECT_EQ(with_line_feeds("\r"), "");
@@ -29,8 +31,15 @@ TEST(Lines, EverySystemsLinesAreTheSame) {
 TEST(Lines, OnlyLineEndsAndTheFirstMarkAreRemoved) {
   EXPECT_EQ(with_line_feeds("a\rb\r\r\n"), "a\rb\r\n");
   EXPECT_EQ(with_line_feeds("a\xef\xbb\xbf\n\xef\xbb\xbf"), "a\xef\xbb\xbf\n\xef\xbb\xbf");
-  EXPECT_EQ(with_line_feeds("\xef\xbb\xbf\xef\xbb\xbf" "a"), "\xef\xbb\xbf" "a");
-  EXPECT_EQ(with_line_feeds("\xef\xbb\xbf" "a\r\n", /*is_beginning=*/false), "\xef\xbb\xbf" "a\n");
+  EXPECT_EQ(with_line_feeds("\xef\xbb\xbf\xef\xbb\xbf"
+                            "a"),
+            "\xef\xbb\xbf"
+            "a");
+  EXPECT_EQ(with_line_feeds("\xef\xbb\xbf"
+                            "a\r\n",
+                            /*is_beginning=*/false),
+            "\xef\xbb\xbf"
+            "a\n");
 }
 
 TEST(Lines, AreNumbered) {
