@@ -136,11 +136,6 @@ class ALIBI_API LanguageModel {
   /// numbers keep their type if the type is q8_0. Throws UsageError for other types.
   void convert_weights(DType type);
 
-  /// Moves the parameters, as float32; the model then computes on that device. Ids and targets may be on any device;
-  /// returned tensors are on that device.
-  void to(Device device);
-  Device device() const;
-
   /// ids int32 [batch, length] -> final hidden states [batch, length, d_model].
   Tensor hidden(const Tensor& ids) const;
   /// ids int32 [batch, length] -> float32 [batch, length, vocab_size]; those of adaptive models are log-probabilities.

@@ -266,9 +266,6 @@ class ALIBI_API Transformer {
   /// Adds to the gradients of the parameters.
   Tensor backward(const Tensor& dy);
 
-  /// Moves the parameters to a device. Inputs must then be on that device; outputs are on it too.
-  void to(Device device);
-
   /// Precision of training and inference; the default is f32. In bf16 the tolerance of the skip rule is at least 2^-11,
   /// half the rounding of the type.
   void set_precision(Precision precision);

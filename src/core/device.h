@@ -1,5 +1,4 @@
-// Memory of devices other than the CPU. The tables of operators and kernels per device are in nn/operators.h and
-// attention/kernel.h.
+// Memory of devices other than the CPU. The table of attention kernels per device is in attention/kernel.h.
 #pragma once
 
 #include <array>

@@ -30,7 +30,7 @@ void add(const LanguageModel& model, const Tensor& states, std::span<const int32
   const int64_t vocab = model.config().vocab_size, most = nn::cross_entropy_chunk_rows(vocab);
   for (int64_t first = 0; first < std::ssize(targets); first += most) {
     const int64_t rows = std::min(most, std::ssize(targets) - first);
-    const Tensor logits = model::logits(model, states.slice(0, first, first + rows).to(model.device())).to(Device::cpu);
+    const Tensor logits = model::logits(model, states.slice(0, first, first + rows));
     const float* const values = logits.data<float>();
     const std::span<const int32_t> asked = targets.subspan(static_cast<size_t>(first), static_cast<size_t>(rows));
     std::vector<double> norms(asked.size());

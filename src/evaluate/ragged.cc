@@ -75,9 +75,9 @@ void each_hidden(const LanguageModel& model, std::span<const EncoderInput> input
       // With dynamic interpolation the slopes depend on the length of the text.
     } while (at < order.size() && std::ssize(ids) + length(order[at]) <= options.batch_tokens &&
              (!model.interpolation().dynamic || length(order[at]) == length(order[begin])));
-    const Tensor token_types = Tensor::from(types, {std::ssize(types)}).to(model.device());
+    const Tensor token_types = Tensor::from(types, {std::ssize(types)});
     pass.token_types = &token_types;
-    const Tensor states = model::hidden(model, Tensor::from(ids, {1, std::ssize(ids)}), pass).to(Device::cpu);
+    const Tensor states = model::hidden(model, Tensor::from(ids, {1, std::ssize(ids)}), pass);
     const int64_t width = states.size(2);
     for (size_t i = begin; i < at; ++i) {
       const int64_t first = pass.cu_seqlens[i - begin], last = pass.cu_seqlens[i - begin + 1];

@@ -85,7 +85,7 @@ void write_safetensors(const std::filesystem::path& path, const std::vector<Stre
         core::check_mapped(tensor.bytes.data());
         continue;
       }
-      const Tensor here = tensor.make().to(Device::cpu);
+      const Tensor here = tensor.make();
       check(here.bytes() == bytes_of(tensor) && has_contiguous_rows(here),
             "[safetensors] {}: \"{}\" is {} {}, expected {} {}", path.string(), tensor.name, name_of(here.dtype()),
             to_string(here.shape()), tensor.dtype, to_string(tensor.shape));

@@ -216,7 +216,6 @@ void WeightSource::load_rows_into(std::string_view name, int64_t first, Tensor& 
         to_string(found.shape), to_string(given), first);
   check_loadable(name, found.shape, out.dtype());
   check(out.contiguous(), "[{}] \"{}\" cannot be loaded into a tensor that is not contiguous", format_, name);
-  check(out.device() == Device::cpu, "[{}] \"{}\" is read into the CPU's memory alone", format_, name);
   if (out.elements() == 0) return;
   std::span<const std::byte> part = bytes(name);
   if (!wanted.empty()) {
@@ -265,11 +264,6 @@ void WeightSource::load_transposed_into(std::string_view name, Tensor& out) cons
 }
 
 void WeightSource::load_finite_into(std::string_view name, Tensor& out) const {
-  if (out.device() != Device::cpu) {
-    Tensor here = Tensor::empty(out.shape(), out.dtype());
-    load_finite_into(name, here);
-    return out.copy_from(here);
-  }
   load_into(name, out);
   check_finite(name, out);
 }

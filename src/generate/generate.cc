@@ -25,22 +25,18 @@ double Generation::tokens_per_second() const { return static_cast<double>(tokens
 struct [[gnu::visibility("hidden")]] Prompt::Session {
   const LanguageModel& model;
   std::vector<int32_t> ids;
-  std::optional<Context> context;  // empty if the model is on another device; then every step computes all of ids
+  Context context;
   std::vector<float> logits = {};
   double seconds = 0;
 
   void read(std::span<const int32_t> more) {
     const size_t known = ids.size();
     ids.insert(ids.end(), more.begin(), more.end());
-    const auto from = [&](size_t first) {
-      return Tensor::view(&ids[first], {1, static_cast<int64_t>(ids.size() - first)}, DType::int32);
-    };
-    logits = (context ? model.next_logits(from(known), *context) : model.next_logits(from(0))).to_floats();
+    const Tensor next = Tensor::view(&ids[known], {1, static_cast<int64_t>(more.size())}, DType::int32);
+    logits = model.next_logits(next, context).to_floats();
   }
 
-  Session fork() const {
-    return {model, ids, context ? std::optional(context->fork()) : std::nullopt, logits, seconds};
-  }
+  Session fork() const { return {model, ids, context.fork(), logits, seconds}; }
 
   Generation generate(const GenerateOptions& options, int64_t sample);
   static void read_together(std::span<Session* const> sessions, std::span<const int32_t> tokens);
@@ -48,16 +44,11 @@ struct [[gnu::visibility("hidden")]] Prompt::Session {
 
 Prompt::Prompt(std::unique_ptr<Session> session) : session_(std::move(session)) {}
 
-Prompt::Prompt(const LanguageModel& model, std::string_view text, const ContextOptions& context)
-    : session_(new Session{model, {}, {}}) {
+Prompt::Prompt(const LanguageModel& model, std::string_view text, const ContextOptions& context) {
   check(model.config().transformer.attention.causal,
         "[generate] the model is an encoder, expected a causal transformer, which can generate text");
   const auto start = std::chrono::steady_clock::now();
-  if (model.device() == Device::cpu) session_->context.emplace(model, context);
-  check_usage(session_->context || !context.evicts(),
-              "[generate] the model is on {}, where the whole text is computed for each token, so there are no "
-              "keys to evict; leave out the memory limit",
-              name_of(model.device()));
+  session_.reset(new Session{model, {}, Context(model, context)});
   session_->read(model.tokenizer().encode_prompt(text));
   session_->seconds = seconds_since(start);
 }
@@ -67,7 +58,7 @@ Prompt& Prompt::operator=(Prompt&&) noexcept = default;
 
 int64_t Prompt::tokens() const { return static_cast<int64_t>(session_->ids.size()); }
 double Prompt::seconds() const { return session_->seconds; }
-int64_t Prompt::bytes() const { return session_->context ? session_->context->bytes() : 0; }
+int64_t Prompt::bytes() const { return session_->context.bytes(); }
 
 Generation Prompt::generate(const GenerateOptions& options, int64_t sample) const& {
   generation::check_options(options);
@@ -99,11 +90,9 @@ class [[gnu::visibility("hidden")]] Prompt::Request {
     result_.tokens = text_.tokens();
     result_.end = text_.end();
     result_.text = text_.take();
-    if (session_.context) {
-      result_.cache_bytes = session_.context->bytes();
-      result_.shared_bytes = session_.context->shared_bytes();
-      result_.certificate = session_.context->certificate();
-    }
+    result_.cache_bytes = session_.context.bytes();
+    result_.shared_bytes = session_.context.shared_bytes();
+    result_.certificate = session_.context.certificate();
     return std::move(result_);
   }
 
@@ -131,7 +120,7 @@ void Prompt::Session::read_together(std::span<Session* const> sessions, std::spa
   std::vector<Context*> contexts;
   for (size_t i = 0; i < sessions.size(); ++i) {
     sessions[i]->ids.push_back(tokens[i]);
-    contexts.push_back(&*sessions[i]->context);
+    contexts.push_back(&sessions[i]->context);
   }
   const LanguageModel& model = sessions.front()->model;
   const Tensor logits = model.next_logits(Tensor::from(tokens, {batch, 1}), contexts);
@@ -153,9 +142,6 @@ std::vector<Generation> Prompt::generate_batch(std::vector<Prompt> prompts, cons
     Session& session = *prompts[i].session_;
     check_usage(&session.model == &prompts.front().session_->model,
                 "[generate] the prompts were read by different models, expected a single model");
-    check_usage(session.context.has_value(),
-                "[generate] the model is on {}, where texts are generated one at a time; call generate for each prompt",
-                name_of(session.model.device()));
     requests.emplace_back(std::in_place, session, options.size() == 1 ? options.front() : options[i],
                           first_sample + static_cast<int64_t>(i));
   }

@@ -14,17 +14,11 @@ namespace {
 /// Enough tokens for matrix products and attention at full speed, and few enough to keep the temporary memory small.
 constexpr int64_t tokens_at_a_time = 2048;
 
-void check_device(const LanguageModel& model) {
-  check(model.device() == Device::cpu, "[context] the model is on {}; contexts are for models in the CPU's memory",
-        name_of(model.device()));
-}
-
 }  // namespace
 
 Context::Context(const LanguageModel& model, const ContextOptions& options) : state_(std::make_unique<State>()) {
   const TransformerConfig& config = model.config().transformer;
   check(config.attention.causal, "[context] the model is an encoder; a context needs a causal transformer");
-  check_device(model);
   state_->model = &core::state_of(model);
   state_->config = config;
   state_->options = options;
@@ -131,7 +125,7 @@ namespace {
 /// Collects the passes of the contexts, and the position that each had before.
 class Passes {
  public:
-  explicit Passes(const LanguageModel& model) : model_(model) { check_device(model); }
+  explicit Passes(const LanguageModel& model) : model_(model) {}
 
   void add(Context& context, int64_t tokens) {
     const TransformerConfig& config = model_.config().transformer;

@@ -52,7 +52,6 @@ Tensor converted(const std::string& name, const Tensor& weights, DType type) {
 void LanguageModel::convert_weights(DType type) {
   check_usage(type == DType::float32 || type == DType::bfloat16 || type == DType::q8_0,
               "[language model] weights cannot be converted to {}; choose float32, bfloat16 or q8_0", name_of(type));
-  check(device() == Device::cpu, "[language model] weights are converted in the CPU's memory; call to(Device::cpu)");
   const std::vector<model::ParameterSpec> specs = model::parameter_specs(config());
   const std::vector<Parameter*> all = parameters();
   std::vector<std::string_view> kept;

@@ -52,14 +52,14 @@ struct [[gnu::visibility("hidden")]] LanguageModel::State {
   /// Hidden states in the data type of the matrix products.
   Tensor rounded(const Tensor& states) const {
     if (transformer.precision() == Precision::f32) return states;
-    Tensor result = Tensor::empty(states.shape(), DType::bfloat16, states.device());
+    Tensor result = Tensor::empty(states.shape(), DType::bfloat16);
     nn::convert(states, result);
     return result;
   }
 
   /// The logits of states [R, C].
   Tensor logits(const Tensor& states) const {
-    Tensor result = Tensor::empty({states.size(0), config.vocab_size}, DType::float32, states.device());
+    Tensor result = Tensor::empty({states.size(0), config.vocab_size}, DType::float32);
     vocabulary->logits(rounded(states), result);
     check_files();
     return result;
@@ -149,11 +149,10 @@ void LanguageModel::to_float32() {
   weights_changed();
 }
 
-Tensor model::hidden(const LanguageModel& model, const Tensor& ids_in, model::Pass& pass) {
-  core::StateOf<LanguageModel>::check_ids(ids_in, "language model");
-  const Tensor ids = ids_in.to(model.device());
+Tensor model::hidden(const LanguageModel& model, const Tensor& ids, model::Pass& pass) {
+  core::StateOf<LanguageModel>::check_ids(ids, "language model");
   const int64_t batch = ids.size(0), length = ids.size(1), width = model.config().transformer.d_model;
-  Tensor embedded = Tensor::empty({batch * length, width}, DType::float32, model.device());
+  Tensor embedded = Tensor::empty({batch * length, width}, DType::float32);
   embed_ids(model, ids.reshape({batch * length}), pass.token_types, embedded);
   const Tensor x = embedded.reshape({batch, length, width});
   Tensor states = core::state_of(transformer_of(model)).forward(x, model::Keep::nothing, pass);
@@ -201,15 +200,6 @@ void LanguageModel::set_interpolation(const Interpolation& interpolation) {
 }
 const Interpolation& LanguageModel::interpolation() const { return state_->interpolation; }
 
-void LanguageModel::to(Device device) {
-  state_->embedded = state_->dhidden = Tensor();
-  if (device != Device::cpu) to_float32();
-  state_->transformer.to(device);
-  model::move_parameters(model::pointers_to(state_->vocabulary_parameters), device);
-}
-
-Device LanguageModel::device() const { return state_->vocabulary_parameters.front().value.device(); }
-
 Tensor LanguageModel::hidden(const Tensor& ids) const {
   model::Pass pass;
   if (ids.axes() == 2) pass.position_scale = model::position_scale(*this, ids.size(1));
@@ -224,7 +214,7 @@ Tensor LanguageModel::hidden(const Tensor& ids, Context& context) const {
 Tensor LanguageModel::hidden(const Tensor& ids, std::span<Context* const> contexts) const {
   State::check_ids(ids, "language model");
   Tensor all = Tensor::empty({ids.size(0), ids.size(1), config().transformer.d_model});
-  model::read(*this, ids.to(device()), contexts, [&](int64_t first, const Tensor& states) {
+  model::read(*this, ids, contexts, [&](int64_t first, const Tensor& states) {
     all.slice(1, first, first + states.size(1)).copy_from(states);
   });
   return all;
@@ -280,7 +270,7 @@ Tensor LanguageModel::next_logits(const Tensor& ids, std::span<Context* const> c
   State::check_ids(ids, "language model");
   const int64_t length = ids.size(1);
   Tensor result;
-  model::read(*this, ids.to(device()), contexts, [&](int64_t first, const Tensor& states) {
+  model::read(*this, ids, contexts, [&](int64_t first, const Tensor& states) {
     if (first + states.size(1) == length) result = state_->logits(last_of(states));
   });
   return result;
@@ -291,8 +281,7 @@ std::vector<float> LanguageModel::nll(const Tensor& ids, const Tensor& targets) 
   const Tensor states = hidden(ids);
   const int64_t rows = ids.elements();
   std::vector<float> result(static_cast<size_t>(rows));
-  state_->vocabulary->nll(state_->rounded(states.reshape({rows, states.size(2)})), targets.reshape({rows}).to(device()),
-                          result);
+  state_->vocabulary->nll(state_->rounded(states.reshape({rows, states.size(2)})), targets.reshape({rows}), result);
   state_->check_files();
   return result;
 }
@@ -302,13 +291,12 @@ std::vector<float> LanguageModel::nll(const Tensor& ids, const Tensor& targets, 
   return nll(ids, targets, std::span(&one, 1));
 }
 
-std::vector<float> LanguageModel::nll(const Tensor& ids, const Tensor& targets_in,
+std::vector<float> LanguageModel::nll(const Tensor& ids, const Tensor& targets,
                                       std::span<Context* const> contexts) const {
-  State::check_targets(ids, targets_in, "language model");
+  State::check_targets(ids, targets, "language model");
   const int64_t batch = ids.size(0), length = ids.size(1);
-  const Tensor targets = targets_in.to(device());
   std::vector<float> result(static_cast<size_t>(ids.elements()));
-  model::read(*this, ids.to(device()), contexts, [&](int64_t first, const Tensor& states) {
+  model::read(*this, ids, contexts, [&](int64_t first, const Tensor& states) {
     const int64_t read_now = states.size(1), rows = batch * read_now;
     std::vector<float> piece(static_cast<size_t>(rows));
     state_->vocabulary->nll(state_->rounded(states.reshape({rows, states.size(2)})),
@@ -321,18 +309,17 @@ std::vector<float> LanguageModel::nll(const Tensor& ids, const Tensor& targets_i
   return result;
 }
 
-double LanguageModel::accumulate_gradients(const Tensor& ids_in, const Tensor& targets_in, float gradient_scale,
+double LanguageModel::accumulate_gradients(const Tensor& ids, const Tensor& targets, float gradient_scale,
                                            const StepSeed& seed) {
   State& s = *state_;
-  State::check_targets(ids_in, targets_in, "language model training");
-  const Tensor ids = ids_in.to(device()), targets = targets_in.to(device());
+  State::check_targets(ids, targets, "language model training");
   check(s.vocabulary_parameters.front().gradient.defined(),
         "[language model training] the gradients are not allocated; call zero_gradients() first");
   const int64_t batch = ids.size(0), length = ids.size(1), rows = batch * length;
   const int64_t width = config().transformer.d_model;
   const auto reuse = [&](Tensor& tensor, DType dtype) {
     if (tensor.defined() && tensor.size(0) == rows && tensor.dtype() == dtype) return;
-    tensor = Tensor::empty({rows, width}, dtype, device());
+    tensor = Tensor::empty({rows, width}, dtype);
   };
   reuse(s.embedded, DType::float32);
   s.vocabulary->embed(ids.reshape({rows}), nullptr, s.embedded);
@@ -370,7 +357,6 @@ void LanguageModel::weights_changed() {
   model::round_operands(parameters(), precision());
   state_->mapped_files.clear();
   for (const Parameter* parameter : parameters()) {
-    if (parameter->value.device() != Device::cpu) continue;
     if (const void* file = core::mapping_of(parameter->value.raw())) state_->mapped_files.insert(file);
   }
 }

@@ -132,9 +132,7 @@ class LongPass {
   int64_t most_keys() const { return most_keys_; }
 
  private:
-  void prepare(int64_t rows) {
-    pass_.memory.prepare(config_, {transformer_.precision, Keep::nothing, Device::cpu}, 1, rows);
-  }
+  void prepare(int64_t rows) { pass_.memory.prepare(config_, {transformer_.precision, Keep::nothing}, 1, rows); }
 
   /// The stream of the chunk at `first`, with its norm in scratch.normed.
   ResidualStream load(int64_t first, const Block& block) {
@@ -227,7 +225,7 @@ class LongPass {
 
 bool has_long_texts(const LanguageModel& model) {
   const TransformerConfig& config = model.config().transformer;
-  if (model.device() != Device::cpu || config.layers == 0) return false;
+  if (config.layers == 0) return false;
   const auto& state = core::state_of(transformer_of(model));
   if (!state.position->bounds_far_keys()) return false;
   const std::vector<AttentionOptions> biases = biases_of(*state.position, config, Pass(), 1);

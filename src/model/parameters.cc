@@ -103,21 +103,12 @@ std::vector<Parameter*> pointers_to(std::vector<Parameter>& parameters) {
 void to_float32(const std::vector<Parameter*>& parameters) {
   for (Parameter* parameter : parameters) {
     Tensor& value = parameter->value;
-    if (value.device() != Device::cpu || !value.defined()) continue;
+    if (!value.defined()) continue;
     if (value.dtype() == DType::float32 && core::mapping_of(value.raw()) == nullptr) continue;
     value = nn::widened(value);
     if (!parameter->rounded.defined()) continue;  // else it may be the value itself
     parameter->rounded = Tensor::empty(value.shape(), DType::bfloat16);
     nn::convert(value, parameter->rounded);
-  }
-}
-
-void move_parameters(const std::vector<Parameter*>& parameters, Device device) {
-  if (device != Device::cpu) to_float32(parameters);
-  for (Parameter* parameter : parameters) {
-    for (Tensor* tensor : {&parameter->value, &parameter->gradient, &parameter->rounded}) {
-      if (tensor->defined()) *tensor = tensor->to(device);
-    }
   }
 }
 
@@ -128,7 +119,7 @@ void zero_gradients(const std::vector<Parameter*>& parameters) {
     if (parameter->gradient.defined()) {
       gradients.push_back(parameter->gradient);
     } else {
-      parameter->gradient = Tensor(parameter->value.shape(), DType::float32, parameter->value.device());
+      parameter->gradient = Tensor(parameter->value.shape(), DType::float32);
     }
   }
   nn::fill(gradients, 0);
@@ -146,9 +137,7 @@ void round_operands(const std::vector<Parameter*>& parameters, Precision precisi
       parameter->rounded = value.dtype() == DType::bfloat16 ? value : Tensor();
       continue;
     }
-    if (!parameter->rounded.defined()) {
-      parameter->rounded = Tensor::empty(value.shape(), DType::bfloat16, value.device());
-    }
+    if (!parameter->rounded.defined()) parameter->rounded = Tensor::empty(value.shape(), DType::bfloat16);
     values.push_back(value);
     rounded.push_back(parameter->rounded);
   }

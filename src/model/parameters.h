@@ -76,8 +76,6 @@ std::vector<Parameter*> pointers_to(std::vector<Parameter>& parameters);
 
 /// Copies values that are not float32, or that lie in mapped files, to float32 memory of their own.
 void to_float32(const std::vector<Parameter*>& parameters);
-/// Values, as float32, gradients and bfloat16 copies.
-void move_parameters(const std::vector<Parameter*>& parameters, Device device);
 
 /// Sets gradients to zero and allocates missing ones, after to_float32().
 void zero_gradients(const std::vector<Parameter*>& parameters);

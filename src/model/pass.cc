@@ -7,10 +7,10 @@ namespace alibi::model {
 namespace {
 
 /// Reuses a tensor's memory in the next step if the shape is the same.
-void reuse(Tensor& tensor, const Shape& shape, DType dtype, Device device) {
-  if (tensor.defined() && tensor.shape() == shape && tensor.dtype() == dtype && tensor.device() == device) return;
+void reuse(Tensor& tensor, const Shape& shape, DType dtype) {
+  if (tensor.defined() && tensor.shape() == shape && tensor.dtype() == dtype) return;
   tensor = Tensor();  // freed before the allocation, so that the peak contains only one of them
-  tensor = Tensor::empty(shape, dtype, device);
+  tensor = Tensor::empty(shape, dtype);
 }
 
 }  // namespace
@@ -58,8 +58,7 @@ void PassMemory::prepare(const TransformerConfig& config, const PassMode& mode_i
   batch = 0;  // if an exception follows, the memory is marked as not prepared
   const int64_t rows = batch_in * length_in;
   if (keep == nullptr && mode.keep != Keep::nothing) keep = std::make_unique<const core::KeepMemory>();
-  each(config, rows,
-       [&](bool, Tensor& tensor, const Shape& shape, DType dtype) { reuse(tensor, shape, dtype, mode.device); });
+  each(config, rows, [](bool, Tensor& tensor, const Shape& shape, DType dtype) { reuse(tensor, shape, dtype); });
   scratch.cut(config, mode, rows);
   batch = batch_in;
   length = length_in;

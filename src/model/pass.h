@@ -27,7 +27,6 @@ enum class Keep : uint8_t {
 struct PassMode {
   Precision precision = Precision::f32;
   Keep keep = Keep::all;
-  Device device = Device::cpu;  ///< device of the input and of all intermediate tensors
 
   DType type() const { return precision == Precision::bf16 ? DType::bfloat16 : DType::float32; }
   bool operator==(const PassMode&) const = default;

@@ -64,7 +64,7 @@ class Alibi : public PositionMethod {
   void bias_backward(int layer, const AttentionOptions&, const TakeBiasGradients& attention_backward) const override {
     if (exponents_ == nullptr) return attention_backward({});
     const Tensor slopes = learned(layer);
-    Tensor dslopes(slopes.shape(), DType::float32, slopes.device());
+    Tensor dslopes(slopes.shape(), DType::float32);
     attention_backward({.dtable = nullptr, .dslopes = &dslopes});
     Tensor dexponents = exponents_->gradient.slice(0, layer, layer + 1);
     nn::exp2_backward(dslopes, exponents_->value.slice(0, layer, layer + 1), least_exponent, most_exponent, dexponents);
@@ -122,7 +122,7 @@ class Alibi : public PositionMethod {
 
   Tensor learned(int layer) const {
     const Tensor exponents = exponents_->value.slice(0, layer, layer + 1);
-    Tensor result = Tensor::empty(exponents.shape(), DType::float32, exponents.device());
+    Tensor result = Tensor::empty(exponents.shape(), DType::float32);
     nn::exp2(exponents, least_exponent, most_exponent, result);
     return result;
   }
@@ -138,17 +138,17 @@ class Sinusoidal : public PositionMethod {
   bool scales_embeddings() const override { return true; }
   void enter(const Tensor& x, int64_t first, Tensor& y) const override {
     const int64_t end = first + x.size(1);
-    nn::add_positions(x, table(end, x.device()).slice(0, first, end), y);
+    nn::add_positions(x, table(end).slice(0, first, end), y);
   }
 
  private:
   /// Returns a table of at least `length` rows. It grows to the longest length requested. Several threads may call
   /// this. Reading token by token requests one row more each time, so growth must be rare.
-  Tensor table(int64_t length, Device device) const {
+  Tensor table(int64_t length) const {
     const std::lock_guard lock(mutex_);
-    if (!table_.defined() || table_.size(0) < length || table_.device() != device) {
+    if (!table_.defined() || table_.size(0) < length) {
       const int64_t held = table_.defined() ? table_.size(0) : 0;
-      Tensor table = Tensor::empty({std::max(length, held + held / 2), config_.d_model}, DType::float32, device);
+      Tensor table = Tensor::empty({std::max(length, held + held / 2), config_.d_model}, DType::float32);
       nn::sinusoids(table);
       table_ = table;
     }

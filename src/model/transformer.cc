@@ -86,7 +86,7 @@ Tensor Transformer::State::forward(const Tensor& x_in, model::Keep keep, model::
   for (size_t i = 0; i < pass.sequences.size(); ++i) begin(*pass.sequences[i], model::part_of(pass, input, i).size(1));
   const kernels::ReuseBiases reuse;
   model::PassMemory& memory = pass.memory;
-  memory.prepare(config, {precision, keep, input.device()}, batch, length);
+  memory.prepare(config, {precision, keep}, batch, length);
 
   Tensor x = memory.first();
   Tensor entered = x.reshape(input.shape());
@@ -111,7 +111,7 @@ Tensor Transformer::State::forward(const Tensor& x_in, model::Keep keep, model::
     return x.reshape(input.shape());
   }
   const DType type = keep == model::Keep::nothing ? DType::float32 : memory.mode.type();
-  Tensor y = Tensor::empty({rows, width}, type, memory.mode.device);
+  Tensor y = Tensor::empty({rows, width}, type);
   config.head.final_norm ? stream.normalize(final_norm, memory.last, y) : stream.end(memory.last, y);
   return y.reshape(input.shape());
 }
@@ -191,11 +191,6 @@ Tensor Transformer::backward(const Tensor& dy_in) {
   check(parameters().empty() || parameters().front().gradient.defined(),
         "[transformer backward] the gradients are not allocated; call zero_gradients() first");
   return state_->backward(dy, pass);
-}
-
-void Transformer::to(Device device) {
-  release_activations();
-  model::move_parameters(model::pointers_to(state_->parameters), device);
 }
 
 void Transformer::zero_gradients() { alibi::model::zero_gradients(model::pointers_to(state_->parameters)); }

@@ -66,8 +66,8 @@ class Table : public Vocabulary {
     nn::embedding(ids, table_->value, scale_, y);
     if (types_ == nullptr) return;
     constexpr int64_t most = 1024;  // rows at a time, so that no second tensor like y is needed
-    const Tensor none({std::min(most, ids.size(0))}, DType::int32, ids.device());
-    Tensor added = Tensor::empty({none.size(0), width_}, DType::float32, ids.device());
+    const Tensor none({std::min(most, ids.size(0))}, DType::int32);
+    Tensor added = Tensor::empty({none.size(0), width_}, DType::float32);
     for (int64_t begin = 0; begin < ids.size(0); begin += most) {
       const int64_t end = std::min(ids.size(0), begin + most);
       Tensor part = y.slice(0, begin, end), added_part = added.slice(0, 0, end - begin);
@@ -116,7 +116,7 @@ class Table : public Vocabulary {
   /// Multiplies by the factor of the logits, either the states or the weights, whichever has fewer numbers.
   Tensor scaled(const Tensor& states) const {
     if (head_config_.logit_scale == 1) return states;
-    Tensor result = Tensor::empty(states.shape(), states.dtype(), states.device());
+    Tensor result = Tensor::empty(states.shape(), states.dtype());
     nn::scale(states, logit_scale(), result);
     return result;
   }

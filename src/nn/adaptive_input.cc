@@ -39,7 +39,6 @@ HWY_AFTER_NAMESPACE();
 #include "nn/elementwise.h"
 #include "nn/embedding.h"
 #include "nn/linear.h"
-#include "nn/operators.h"
 #include "nn/shape.h"
 
 // Dimension letters: R rows, n rows of a band, d width of the model, d_b of the band.
@@ -148,7 +147,6 @@ void scatter_rows(const Tensor& x, const Tensor& rows, Tensor& y, bool accumulat
 }
 
 void adaptive_input(const Tensor& ids, const AdaptiveWeights& weights, float scale, Tensor& y) {
-  if (ran_elsewhere(&Operators::adaptive_input, "adaptive_input", ids, weights, scale, y)) return;
   const char* operation = "adaptive_input";
   const DType dtype = checked_type(operation, "y", y, weights);
   check_rows(operation, "y", y, {ids.elements(), weights.d()}, y.dtype());
@@ -166,8 +164,6 @@ void adaptive_input(const Tensor& ids, const AdaptiveWeights& weights, float sca
 
 void adaptive_input_backward(const Tensor& dy, const Tensor& ids, const AdaptiveWeights& weights, float scale,
                              AdaptiveWeights& gradients) {
-  if (ran_elsewhere(&Operators::adaptive_input_backward, "adaptive_input_backward", dy, ids, weights, scale, gradients))
-    return;
   const char* operation = "adaptive_input_backward";
   const DType dtype = checked_type(operation, "dy", dy, weights);
   check_gradients(operation, gradients, weights);

@@ -32,7 +32,6 @@ HWY_AFTER_NAMESPACE();
 #include "nn/elementwise.h"
 #include "nn/embedding.h"
 #include "nn/linear.h"
-#include "nn/operators.h"
 #include "nn/shape.h"
 
 // Dimension letters: R rows, n rows of a band, d width of the model, d_b and V_b width and words of a band.
@@ -130,25 +129,17 @@ void run_bands(const char* operation, const Tensor& hidden_in, const AdaptiveWei
 
 void adaptive_cross_entropy(const Tensor& hidden, const AdaptiveWeights& weights, const Tensor& targets,
                             std::span<float> nll) {
-  if (ran_elsewhere(&Operators::adaptive_cross_entropy, "adaptive_cross_entropy", hidden, weights, targets, nll))
-    return;
   run_bands("adaptive_cross_entropy", hidden, weights, targets, nll, nullptr);
 }
 
 void adaptive_cross_entropy_with_gradients(const Tensor& hidden, const AdaptiveWeights& weights, const Tensor& targets,
                                            float gradient_scale, float dropout_probability, const core::Random& random,
                                            std::span<float> nll, Tensor& dhidden, AdaptiveWeights& gradients) {
-  if (ran_elsewhere(&Operators::adaptive_cross_entropy_with_gradients, "adaptive_cross_entropy_with_gradients", hidden,
-                    weights, targets, gradient_scale, dropout_probability, random, nll, dhidden, gradients))
-    return;
   const Training training{gradient_scale, dropout_probability, random, dhidden, gradients};
   run_bands("adaptive_cross_entropy_with_gradients", hidden, weights, targets, nll, &training);
 }
 
 void adaptive_log_probabilities(const Tensor& hidden_in, const AdaptiveWeights& weights, Tensor& log_probabilities) {
-  if (ran_elsewhere(&Operators::adaptive_log_probabilities, "adaptive_log_probabilities", hidden_in, weights,
-                    log_probabilities))
-    return;
   const char* operation = "adaptive_log_probabilities";
   check_weights(operation, weights, hidden_in.dtype());
   const Rows in = rows_of(operation, "hidden", hidden_in);

@@ -51,7 +51,6 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 #include "core/isa.h"
 #include "core/parallel.h"
-#include "nn/operators.h"
 #include "nn/scale.h"
 #include "nn/shape.h"
 #include "nn/weights.h"
@@ -94,7 +93,6 @@ void widened_embedding(const Tensor& ids, const Tensor& table, float scale, Tens
 }  // namespace
 
 void embedding(const Tensor& ids, const Tensor& table, float scale, Tensor& y) {
-  if (ran_elsewhere(&Operators::embedding, "embedding", ids, table, scale, y)) return;
   if (table.dtype() != y.dtype()) return widened_embedding(ids, table, scale, y);
   const Rows shape = rows_of("embedding", "table", table);
   const Rows out{ids.elements(), shape.features};
@@ -110,7 +108,6 @@ void embedding(const Tensor& ids, const Tensor& table, float scale, Tensor& y) {
 }
 
 void embedding_backward(const Tensor& dy, const Tensor& ids, float scale, Tensor& dtable) {
-  if (ran_elsewhere(&Operators::embedding_backward, "embedding_backward", dy, ids, scale, dtable)) return;
   const Rows shape = rows_of("embedding_backward", "dtable", dtable);
   check_rows("embedding_backward", "dtable", dtable, shape, DType::float32);
   const Rows out{ids.elements(), shape.features};

@@ -91,7 +91,6 @@ HWY_AFTER_NAMESPACE();
 #include "core/isa.h"
 #include "core/pieces.h"
 #include "nn/elementwise.h"
-#include "nn/operators.h"
 #include "nn/shape.h"
 
 namespace alibi::nn {
@@ -133,13 +132,11 @@ void each_piece(const Tensors& tensors, const Work& work) {
 }  // namespace
 
 void fill(const Tensors& tensors, float value) {
-  if (ran_elsewhere(&Operators::fill, "fill", tensors, value)) return;
   check_like("fill", "tensor", tensors, tensors);
   each_piece(tensors, [&](const core::Piece& piece) { std::fill_n(at(tensors, piece), piece.size(), value); });
 }
 
 void convert(const Tensors& from, const Tensors& to) {
-  if (ran_elsewhere(&Operators::convert_many, "convert", from, to)) return;
   check(from.size() == to.size(), "[convert] {} tensors to {}", from.size(), to.size());
   for (size_t i = 0; i < from.size(); ++i) {
     check(is_floating(from[i].dtype()) && is_floating(to[i].dtype()) && from[i].shape() == to[i].shape() &&
@@ -157,7 +154,6 @@ void convert(const Tensors& from, const Tensors& to) {
 }
 
 double sum_of_squares(const Tensors& tensors) {
-  if (const auto there = elsewhere(&Operators::sum_of_squares, "sum_of_squares", tensors)) return there(tensors);
   check_like("sum_of_squares", "tensor", tensors, tensors);
   const core::Pieces pieces = pieces_of(tensors);
   core::prepare_dispatch();
@@ -172,8 +168,6 @@ double sum_of_squares(const Tensors& tensors) {
 
 void adamw(const Tensors& weights, const Tensors& gradients, const Tensors& m, const Tensors& v,
            const std::vector<bool>& decays, const AdamW& options, int64_t step, float gradient_factor) {
-  if (ran_elsewhere(&Operators::adamw, "adamw", weights, gradients, m, v, decays, options, step, gradient_factor))
-    return;
   check_like("adamw", "weight", weights, weights);
   check_like("adamw", "gradient", gradients, weights);
   check_like("adamw", "m", m, weights);
@@ -203,7 +197,6 @@ void adamw(const Tensors& weights, const Tensors& gradients, const Tensors& m, c
 
 void nag(const Tensors& weights, const Tensors& gradients, const Tensors& buffers, const std::vector<bool>& decays,
          const Nag& options, float gradient_factor) {
-  if (ran_elsewhere(&Operators::nag, "nag", weights, gradients, buffers, decays, options, gradient_factor)) return;
   check_like("nag", "weight", weights, weights);
   check_like("nag", "gradient", gradients, weights);
   check_like("nag", "buffer", buffers, weights);

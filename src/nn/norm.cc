@@ -161,7 +161,6 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 #include "core/isa.h"
 #include "core/parallel.h"
-#include "nn/operators.h"
 #include "nn/reduce.h"
 #include "nn/shape.h"
 
@@ -297,25 +296,20 @@ void rms_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, 
 }
 
 void norm(const Tensor& x, const NormParameters& norm, Tensor& y, NormStatistics& statistics) {
-  if (ran_elsewhere(&Operators::norm, "norm", x, norm, y, statistics)) return;
   run_norm("norm", x, nullptr, {}, norm, nullptr, nullptr, y, statistics);
 }
 
 void norm_backward(const Tensor& dy, const Tensor& x, const NormParameters& norm, const NormStatistics& statistics,
                    Tensor& dx, Tensor* dweight, Tensor* dbias) {
-  if (ran_elsewhere(&Operators::norm_backward, "norm_backward", dy, x, norm, statistics, dx, dweight, dbias)) return;
   run_norm_backward("norm_backward", dy, x, norm, statistics, &dx, {}, nullptr, nullptr, dweight, dbias);
 }
 
 void residual_norm(const Tensor& x, const Tensor* branch, const BranchDropout& dropout, const NormParameters& norm,
                    Tensor& sum, Tensor* kept, Tensor& y, NormStatistics& statistics) {
-  if (ran_elsewhere(&Operators::residual_norm, "residual_norm", x, branch, dropout, norm, sum, kept, y, statistics))
-    return;
   run_norm("residual_norm", x, branch, dropout, norm, &sum, kept, y, statistics);
 }
 
 void normalize(const Tensor& x, const NormParameters& norm, const NormStatistics& statistics, Tensor& y) {
-  if (ran_elsewhere(&Operators::normalize, "normalize", x, norm, statistics, y)) return;
   const char* operation = "normalize";
   const Rows shape = rows_of(operation, "x", x);
   check_rows(operation, "y", y, shape, x.dtype());
@@ -333,9 +327,6 @@ void normalize(const Tensor& x, const NormParameters& norm, const NormStatistics
 void residual_norm_backward(const Tensor& dy, const Tensor& x, const NormParameters& norm,
                             const NormStatistics& statistics, const BranchDropout& dropout, Tensor& dsum,
                             Tensor* dbranch, Tensor* dweight, Tensor* dbias) {
-  if (ran_elsewhere(&Operators::residual_norm_backward, "residual_norm_backward", dy, x, norm, statistics, dropout,
-                    dsum, dbranch, dweight, dbias))
-    return;
   run_norm_backward("residual_norm_backward", dy, x, norm, statistics, nullptr, dropout, &dsum, dbranch, dweight,
                     dbias);
 }

@@ -45,7 +45,6 @@ HWY_AFTER_NAMESPACE();
 
 #include "core/isa.h"
 #include "core/parallel.h"
-#include "nn/operators.h"
 #include "nn/shape.h"
 
 namespace alibi::nn {
@@ -137,17 +136,14 @@ Rows checked_rows(const char* operation, const Tensor& x, const Tensor& table) {
 }  // namespace
 
 void rotary(const Tensor& x, int64_t position_offset, float theta, Tensor& y, double scale) {
-  if (ran_elsewhere(&Operators::rotary, "rotary", x, position_offset, theta, y, scale)) return;
   rotate("rotary", x, position_offset, theta, scale, y);
 }
 
 void rotary_backward(const Tensor& dy, int64_t position_offset, float theta, Tensor& dx) {
-  if (ran_elsewhere(&Operators::rotary_backward, "rotary_backward", dy, position_offset, theta, dx)) return;
   rotate("rotary_backward", dy, position_offset, theta, -1, dx);
 }
 
 void sinusoids(Tensor& table) {
-  if (ran_elsewhere(&Operators::sinusoids, "sinusoids", table)) return;
   const Rows shape = rows_of("sinusoids", "the table", table);
   check_rows("sinusoids", "the table", table, shape, DType::float32);
   const auto features = static_cast<double>(shape.features);
@@ -163,7 +159,6 @@ void sinusoids(Tensor& table) {
 }
 
 void add_positions(const Tensor& x, const Tensor& table, Tensor& y) {
-  if (ran_elsewhere(&Operators::add_positions, "add_positions", x, table, y)) return;
   const auto [length, width] = checked_rows("add_positions", x, table);
   check_rows("add_positions", "y", y, {x.size(0) * length, width}, DType::float32);
   const float* from = x.data<float>();
@@ -178,7 +173,6 @@ void add_positions(const Tensor& x, const Tensor& table, Tensor& y) {
 }
 
 void add_positions_backward(const Tensor& dy, Tensor& dtable) {
-  if (ran_elsewhere(&Operators::add_positions_backward, "add_positions_backward", dy, dtable)) return;
   const auto [length, width] = checked_rows("add_positions_backward", dy, dtable);
   const int64_t batch = dy.size(0);
   const float* from = dy.data<float>();

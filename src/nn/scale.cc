@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "core/parallel.h"
-#include "nn/operators.h"
 #include "nn/shape.h"
 
 namespace alibi::nn {
@@ -49,32 +48,27 @@ void each_part(const char* operation, const Tensor& part, const Tensor& whole, i
 }  // namespace
 
 void scale(const Tensor& x, float factor, Tensor& y) {
-  if (ran_elsewhere(&Operators::scale, "scale", x, factor, y)) return;
   each_pair("scale", x, y, [factor](float value, float) { return factor * value; });
 }
 
 void clamp(Tensor& x, float limit) {
-  if (ran_elsewhere(&Operators::clamp, "clamp", x, limit)) return;
   check(limit > 0, "[clamp] the limit is {}, expected a number above 0", limit);
   // NaN stays NaN.
   each_pair("clamp", x, x, [limit](float value, float) { return std::clamp(value, -limit, limit); });
 }
 
 void clamp_backward(const Tensor& y, float limit, Tensor& dy) {
-  if (ran_elsewhere(&Operators::clamp_backward, "clamp_backward", y, limit, dy)) return;
   each_pair("clamp_backward", y, dy,
             [rounded = y.dtype() == DType::bfloat16 ? static_cast<float>(bfloat16(limit)) : limit](
                 float value, float gradient) { return std::abs(value) < rounded ? gradient : 0; });
 }
 
 void copy_columns(const Tensor& x, int64_t first, Tensor& y) {
-  if (ran_elsewhere(&Operators::copy_columns, "copy_columns", x, first, y)) return;
   each_part("copy_columns", y, x, first,
             [](std::byte* part, const std::byte* whole, size_t bytes) { std::memcpy(part, whole, bytes); });
 }
 
 void set_columns(const Tensor& x, int64_t first, Tensor& y) {
-  if (ran_elsewhere(&Operators::set_columns, "set_columns", x, first, y)) return;
   each_part("set_columns", x, y, first,
             [](const std::byte* part, std::byte* whole, size_t bytes) { std::memcpy(whole, part, bytes); });
 }

@@ -48,7 +48,7 @@ void OptimizerState::allocate() {
   for (auto& slot : memory_) {
     for (const Part& part : parts_) {
       const Tensor& value = parameters_[part.parameter]->value;
-      slot.emplace_back(owners_ == nullptr ? value.shape() : Shape{part.size()}, DType::float32, value.device());
+      slot.emplace_back(owners_ == nullptr ? value.shape() : Shape{part.size()}, DType::float32);
     }
   }
 }

@@ -372,8 +372,6 @@ TrainResult training::train_over(ranks::Group* group, LanguageModel& model, std:
   options.validate();
   if (group != nullptr && group->size() == 1) group = nullptr;
   training::check_ranks(group == nullptr ? 1 : group->size(), options);
-  check_usage(group == nullptr || model.device() == Device::cpu, "[train] ranks train on CPUs, the model is on {}",
-              name_of(model.device()));
   options.check_text(static_cast<int64_t>(tokens.size()));
   check_usage(options.eval_steps == 0 || !run.valid.empty(),
               "[train] eval_steps is {}, but there is no held-out text; give some, or set eval_steps to 0",

@@ -1,4 +1,4 @@
-// Tensors and operators on a device whose memory the program cannot see.
+// Tensors and attention on a device whose memory the program cannot see.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -7,7 +7,6 @@
 
 #include "alibi/alibi.h"
 #include "device/fake_device.h"
-#include "temporary_folder.h"
 #include "testing.h"
 
 namespace alibi::test {
@@ -54,46 +53,6 @@ TEST(Device, MemoryOfOtherProgramsIsSeenThere) {
   EXPECT_EQ(seen.to_floats(), (std::vector<float>{1, 3}));
 }
 
-TEST(Device, OperatorsRunThereToTheSameBits) {
-  const FakeDevice device;
-  const Tensor x = random_tensor({5, 8}, 1), weight = random_tensor({4, 8}, 2), bias = random_tensor({4}, 3);
-  Tensor y({5, 4}), y_there({5, 4}, DType::float32, Device::cuda);
-  nn::linear(x, weight, &bias, y);
-  const Tensor bias_there = bias.to(Device::cuda);
-  const int64_t before = FakeDevice::calls();
-  nn::linear(x.to(Device::cuda), weight.to(Device::cuda), &bias_there, y_there);
-  EXPECT_EQ(FakeDevice::calls(), before + 1);
-  EXPECT_EQ(y_there.to_floats(), y.to_floats());
-}
-
-TEST(Device, OperandsOfTwoDevicesAreRefused) {
-  const FakeDevice device;
-  const Tensor x({5, 8}), weight({4, 8});
-  const Tensor bias = Tensor({4}).to(Device::cuda);
-  Tensor y({5, 4});
-  EXPECT_THROW(nn::linear(x.to(Device::cuda), weight, nullptr, y), Error);
-  EXPECT_THROW(nn::linear(x, weight, &bias, y), Error);
-}
-
-TEST(Device, WhatItLacksIsAnError) {
-  const FakeDevice device;
-  static const nn::Operators none;
-  const nn::Operators* const all = nn::device_operators().set(Device::cuda, &none);
-  Tensor y = Tensor({4}).to(Device::cuda);
-  EXPECT_THROW(nn::add(y, y, y), Error);
-  nn::device_operators().set(Device::cuda, all);
-  EXPECT_NO_THROW(nn::add(y, y, y));
-}
-
-/// A new operator must be given to the fake device too, which then shows whether models get by with what is there.
-TEST(Device, TheFakeOneHasEveryOperator) {
-  const FakeDevice device;
-  const nn::Operators* const operators = nn::device_operators().of(Device::cuda);
-  const auto* const pointers = reinterpret_cast<void* const*>(operators);
-  for (size_t i = 0; i < sizeof(nn::Operators) / sizeof(void*); ++i)
-    EXPECT_NE(pointers[i], nullptr) << "operator " << i;
-}
-
 TEST(Device, AttentionAndItsGradientsRunThereToTheSameBits) {
   const FakeDevice device;
   const Shape shape{2, 70, 4, 16};
@@ -117,98 +76,6 @@ TEST(Device, AttentionAndItsGradientsRunThereToTheSameBits) {
   EXPECT_EQ(run(Device::cuda), run(Device::cpu));
   Tensor out(shape);
   EXPECT_THROW(attention(q.to(Device::cuda), k, v, options, out), Error);
-}
-
-/// Every way into a model, for every position method: what goes around the operators would end the program here.
-class DeviceModel : public ::testing::TestWithParam<Position> {};
-INSTANTIATE_TEST_SUITE_P(Positions, DeviceModel,
-                         ::testing::Values(Position::alibi, Position::sinusoidal, Position::rotary, Position::t5,
-                                           Position::learned, Position::none),
-                         [](const auto& parameter) { return name_of(parameter.param); });
-
-struct Results {
-  std::vector<double> losses;
-  std::vector<float> nll, logits;
-  std::string text;
-};
-
-/// Training with every kind of dropout, saving and loading, evaluation and generation.
-Results results_on(Device where, const LanguageModelConfig& config, Precision precision, bool recompute,
-                   Optimizer optimizer) {
-  const TemporaryFolder folder;
-  LanguageModel model(config, 5);
-  model.to(where);
-  model.set_precision(precision);
-  model.set_recompute(recompute);
-  std::vector<int32_t> tokens;
-  for (int i = 0; i < 4 * 2 * 24 + 1; ++i) tokens.push_back((i * 7 + i / 5) % 250);
-  TrainOptions options;
-  options.train_length = 24;
-  options.batch_tokens = options.micro_batch_tokens = 2 * 24;
-  options.train_tokens = 4 * options.batch_tokens;
-  options.optimizer = optimizer;
-  options.weight_decay = 0.1;
-  options.clip = 0.5;
-  options.precision = precision;
-  options.recompute = recompute;
-  Results results;
-  train(model, tokens, options, [&](const TrainStatus& status) { results.losses.push_back(status.loss); });
-  EXPECT_EQ(model.device(), where);
-  model.save(folder / "model");
-  LanguageModel loaded = LanguageModel::load(folder / "model");
-  loaded.to(where);
-  const Tensor ids = Tensor::from(std::span<const int32_t>(tokens).first(24), {1, 24});
-  const Tensor targets = Tensor::from(std::span<const int32_t>(tokens).subspan(1, 24), {1, 24});
-  results.nll = loaded.nll(ids, targets);
-  results.logits = loaded.logits(ids).to_floats();
-  results.text = loaded.generate("abc", {.max_tokens = 8});
-  return results;
-}
-
-void expect_same(const Results& found, const Results& expected) {
-  EXPECT_EQ(found.losses, expected.losses);
-  EXPECT_EQ(found.nll, expected.nll);
-  EXPECT_EQ(found.logits, expected.logits);
-  EXPECT_EQ(found.text, expected.text);
-}
-
-LanguageModelConfig small_config(Position position) {
-  LanguageModelConfig config = with_position(preset("tiny"), position, 24);
-  config.transformer.layers = 2;
-  config.transformer.d_model = 32;
-  config.transformer.block.dropout = config.transformer.attention.dropout = 0.1f;
-  config.transformer.block.activation_dropout = config.transformer.embedding.dropout = 0.1f;
-  return config;
-}
-
-TEST_P(DeviceModel, TrainsAndRunsThereToTheSameBits) {
-  const FakeDevice device;
-  const LanguageModelConfig config = small_config(GetParam());
-  const auto on = [&](Device where) {
-    return results_on(where, config, Precision::f32, GetParam() == Position::t5, Optimizer::adamw);
-  };
-  const int64_t before = FakeDevice::calls();
-  const Results found = on(Device::cuda);
-  EXPECT_GT(FakeDevice::calls(), before + 100);
-  expect_same(found, on(Device::cpu));
-}
-
-TEST(Device, SlopesAreLearnedThereToTheSameBits) {
-  const FakeDevice device;
-  LanguageModelConfig config = small_config(Position::alibi);
-  config.transformer.attention.slope_training = SlopeTraining::learned_random;
-  const auto on = [&](Device where) { return results_on(where, config, Precision::f32, false, Optimizer::adamw); };
-  expect_same(on(Device::cuda), on(Device::cpu));
-}
-
-TEST(Device, ModelsInBfloat16AndOfBandsTrainThereToTheSameBits) {
-  const FakeDevice device;
-  LanguageModelConfig config = small_config(Position::alibi);
-  config.transformer.block.activation = Activation::swiglu;
-  config.transformer.block.norm = Norm::rms_norm;
-  config.adaptive = AdaptiveConfig{.cutoffs = {20, 100}, .factor = 2, .dropout = 0.1f};
-  const auto on = [&](Device where) { return results_on(where, config, Precision::bf16, true, Optimizer::nag); };
-  expect_same(on(Device::cuda), on(Device::cpu));
 }
 
 }  // namespace

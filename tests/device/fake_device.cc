@@ -6,7 +6,6 @@
 
 #include <atomic>
 #include <cstring>
-#include <vector>
 
 #include "alibi/stream.h"
 #include "attention/kernel_state.h"
@@ -74,124 +73,6 @@ Tensor seen_by_cpu(const Tensor& tensor) {
   return Tensor::view(blocks().open(tensor.raw()), tensor.shape(), tensor.dtype(), tensor.strides());
 }
 
-std::vector<Tensor> seen_by_cpu(const std::vector<Tensor>& tensors) {
-  std::vector<Tensor> seen;
-  for (const Tensor& tensor : tensors) seen.push_back(seen_by_cpu(tensor));
-  return seen;
-}
-
-/// An argument of an operator as the CPU's sees it.
-template <class T>
-struct Argument {
-  explicit Argument(T given) : value(static_cast<T>(given)) {}
-  T get() { return static_cast<T>(value); }
-  T value;
-};
-template <class T>
-requires std::is_same_v<std::remove_const_t<T>, Tensor>
-struct Argument<T&> {
-  explicit Argument(const Tensor& given) : value(seen_by_cpu(given)) {}
-  T& get() { return value; }
-  Tensor value;
-};
-template <class T>
-requires std::is_same_v<std::remove_const_t<T>, Tensor>
-struct Argument<T*> {
-  explicit Argument(const Tensor* given) : there(given != nullptr), value(there ? seen_by_cpu(*given) : Tensor()) {}
-  T* get() { return there ? &value : nullptr; }
-  bool there;
-  Tensor value;
-};
-template <>
-struct Argument<const nn::Tensors&> {
-  explicit Argument(const nn::Tensors& given) : value(seen_by_cpu(given)) {}
-  const nn::Tensors& get() { return value; }
-  nn::Tensors value;
-};
-template <class T>
-requires std::is_same_v<std::remove_const_t<T>, nn::AdaptiveWeights>
-struct Argument<T&> {
-  explicit Argument(const nn::AdaptiveWeights& given)
-      : value{seen_by_cpu(given.tables), seen_by_cpu(given.projections)} {}
-  T& get() { return value; }
-  nn::AdaptiveWeights value;
-};
-template <>
-struct Argument<const nn::NormParameters&> {
-  explicit Argument(const nn::NormParameters& given)
-      : weight(given.weight), bias(given.bias), value{weight.value, bias.get(), given.eps, given.centered} {}
-  const nn::NormParameters& get() { return value; }
-  Argument<const Tensor&> weight;
-  Argument<const Tensor*> bias;
-  nn::NormParameters value;
-};
-template <class T>
-requires std::is_same_v<std::remove_const_t<T>, nn::NormStatistics>
-struct Argument<T&> {
-  explicit Argument(const nn::NormStatistics& given) : value{seen_by_cpu(given.mean), seen_by_cpu(given.rstd)} {}
-  T& get() { return value; }
-  nn::NormStatistics value;
-};
-
-template <auto Function>
-struct OnCpu;
-template <class Result, class... Parameters, Result (*Function)(Parameters...)>
-struct OnCpu<Function> {
-  static Result run(Parameters... parameters) {
-    ++calls_so_far;
-    return Function(Argument<Parameters>(parameters).get()...);
-  }
-};
-/// Of the functions of one name the one with this type.
-template <class Function, Function Chosen>
-constexpr Function on_cpu = OnCpu<Chosen>::run;
-
-nn::Operators all_operators() {
-  nn::Operators all;
-  all.activate = OnCpu<nn::activate>::run;
-  all.activate_backward = OnCpu<nn::activate_backward>::run;
-  all.adaptive_input = OnCpu<nn::adaptive_input>::run;
-  all.adaptive_input_backward = OnCpu<nn::adaptive_input_backward>::run;
-  all.adaptive_cross_entropy = OnCpu<nn::adaptive_cross_entropy>::run;
-  all.adaptive_cross_entropy_with_gradients = OnCpu<nn::adaptive_cross_entropy_with_gradients>::run;
-  all.adaptive_log_probabilities = OnCpu<nn::adaptive_log_probabilities>::run;
-  all.linear_cross_entropy = OnCpu<nn::linear_cross_entropy>::run;
-  all.linear_cross_entropy_with_gradients = OnCpu<nn::linear_cross_entropy_with_gradients>::run;
-  all.add = OnCpu<nn::add>::run;
-  all.convert = on_cpu<decltype(all.convert), nn::convert>;
-  all.dropout = OnCpu<nn::dropout>::run;
-  all.dropout_backward = OnCpu<nn::dropout_backward>::run;
-  all.embedding = OnCpu<nn::embedding>::run;
-  all.embedding_backward = OnCpu<nn::embedding_backward>::run;
-  all.exp2 = OnCpu<nn::exp2>::run;
-  all.exp2_backward = OnCpu<nn::exp2_backward>::run;
-  all.matmul = OnCpu<nn::matmul>::run;
-  all.linear = OnCpu<nn::linear>::run;
-  all.linear_backward = OnCpu<nn::linear_backward>::run;
-  all.norm = OnCpu<nn::norm>::run;
-  all.norm_backward = OnCpu<nn::norm_backward>::run;
-  all.scale = OnCpu<nn::scale>::run;
-  all.clamp = OnCpu<nn::clamp>::run;
-  all.clamp_backward = OnCpu<nn::clamp_backward>::run;
-  all.copy_columns = OnCpu<nn::copy_columns>::run;
-  all.set_columns = OnCpu<nn::set_columns>::run;
-  all.residual_norm = OnCpu<nn::residual_norm>::run;
-  all.normalize = OnCpu<nn::normalize>::run;
-  all.residual_norm_backward = OnCpu<nn::residual_norm_backward>::run;
-  all.add_column_sums = OnCpu<nn::add_column_sums>::run;
-  all.rotary = OnCpu<nn::rotary>::run;
-  all.rotary_backward = OnCpu<nn::rotary_backward>::run;
-  all.sinusoids = OnCpu<nn::sinusoids>::run;
-  all.add_positions = OnCpu<nn::add_positions>::run;
-  all.add_positions_backward = OnCpu<nn::add_positions_backward>::run;
-  all.fill = on_cpu<decltype(all.fill), nn::fill>;
-  all.convert_many = on_cpu<decltype(all.convert_many), nn::convert>;
-  all.sum_of_squares = on_cpu<decltype(all.sum_of_squares), nn::sum_of_squares>;
-  all.adamw = on_cpu<decltype(all.adamw), nn::adamw>;
-  all.nag = on_cpu<decltype(all.nag), nn::nag>;
-  return all;
-}
-
 /// A problem of attention as the CPU's kernel sees it.
 void show(kernels::Problem& problem) {
   for (kernels::TensorView* view :
@@ -242,13 +123,10 @@ const kernels::Kernel fake_kernel = {
 
 FakeDevice::FakeDevice()
     : memory_before_(core::device_memories().set(Device::cuda, this)),
-      operators_before_(nn::device_operators().set(Device::cuda, &operators_)),
-      kernel_before_(kernels::device_kernels().set(Device::cuda, &fake_kernel)),
-      operators_(all_operators()) {}
+      kernel_before_(kernels::device_kernels().set(Device::cuda, &fake_kernel)) {}
 
 FakeDevice::~FakeDevice() {
   core::device_memories().set(Device::cuda, memory_before_);
-  nn::device_operators().set(Device::cuda, operators_before_);
   kernels::device_kernels().set(Device::cuda, kernel_before_);
 }
 

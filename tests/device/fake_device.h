@@ -1,5 +1,5 @@
-// A device for tests, registered as CUDA: its memory cannot be read by the program (an access ends it), and its
-// operators are the CPU's on the same bytes seen elsewhere. Whatever runs on it touches elements by operators alone.
+// A device for tests, registered as CUDA. The program cannot read its memory (an access ends the program). Its
+// attention is the CPU's, which sees the same bytes at another address.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,6 @@
 
 #include "attention/kernel.h"
 #include "core/device.h"
-#include "nn/operators.h"
 
 namespace alibi::test {
 
@@ -22,7 +21,7 @@ class FakeDevice : public core::DeviceMemory {
   FakeDevice(const FakeDevice&) = delete;
   FakeDevice& operator=(const FakeDevice&) = delete;
 
-  /// Operators that ran on it so far.
+  /// Calls of attention that ran on it so far.
   static int64_t calls();
   /// Where the last call of attention was queued.
   static void* last_stream();
@@ -35,9 +34,7 @@ class FakeDevice : public core::DeviceMemory {
 
  private:
   const core::DeviceMemory* memory_before_;
-  const nn::Operators* operators_before_;
   const kernels::Kernel* kernel_before_;
-  nn::Operators operators_;
 };
 
 }  // namespace alibi::test

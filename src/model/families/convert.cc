@@ -110,7 +110,7 @@ std::vector<OtherType> write_gguf(const LanguageModel& model, const std::filesys
     const std::string name = tensor_name(layout, parameter->name);
     const Shape shape = nn::shape_of_weights(parameter->value);
     file.tensor(name, shape, type_of_tensor(name, shape, type, others),
-                [value = parameter->value] { return nn::widened(value.to(Device::cpu)); });
+                [value = parameter->value] { return nn::widened(value); });
   }
   file.write(path);
   return others;

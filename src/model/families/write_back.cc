@@ -103,7 +103,7 @@ bool FamilyFolder::are_exact(const LanguageModel& model) const {
   for (size_t i = 0; i < sources_.size(); ++i) {
     if (sources_[i].arrangement == Arrangement::unit_rows) continue;
     const DType dtype = dtype_of(weights_->info(sources_[i].tensors.front()).dtype);
-    if (!is_exact(parameters[i]->value.to(Device::cpu), dtype)) return false;
+    if (!is_exact(parameters[i]->value, dtype)) return false;
   }
   return true;
 }
@@ -142,7 +142,7 @@ void FamilyFolder::write_weights(const LanguageModel& model, bool as_float32, co
     const int64_t row = is_head ? 0 : place->second.row;
     const DType dtype = dtype_of(tensor.dtype);
     tensor.make = [&model, source, value, row, shape = info.shape, dtype] {
-      const Tensor made = stored_tensor(*source, value.to(Device::cpu), row, shape, model.config());
+      const Tensor made = stored_tensor(*source, value, row, shape, model.config());
       return made.dtype() == dtype ? made : made.to(dtype);
     };
   }
