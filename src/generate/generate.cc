@@ -159,7 +159,7 @@ std::vector<Generation> Prompt::generate_batch(std::vector<Prompt> prompts, cons
       } else {  // frees its memory for the other texts
         results[i] = std::move(*requests[i]).finish();
         requests[i].reset();
-        prompts[i].session_->context.reset();
+        prompts[i].session_.reset();
       }
     }
     if (sessions.empty()) return results;
