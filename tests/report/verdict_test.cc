@@ -173,10 +173,11 @@ TEST(Verdict, ShortTrainingIsSaidFirst) {
   results.advised_tokens = 1'000'000;
   results.notes = {"The position weights of t5 have 64 times the learning rate of the other weights."};
   const std::string text = verdict(results);
-  EXPECT_EQ(text.rfind("Trained on 198,656 of the advised 1,000,000 tokens, so the order of the methods may be another after "
-                       "more training. At 1024, ",
-                       0),
-            0u)
+  EXPECT_EQ(
+      text.rfind("Trained on 198,656 of the advised 1,000,000 tokens, so the order of the methods may be another after "
+                 "more training. At 1024, ",
+                 0),
+      0u)
       << text;
   EXPECT_NE(text.find(" The position weights of t5 have 64 times the learning rate"), std::string::npos) << text;
   for (MethodResults& method : results.methods) method.train_tokens = 999'424;  // whole updates of a million
