@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-import numbers as numbers_of
-import operator
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 
+from . import _core
 from ._core import UsageError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -67,34 +66,14 @@ def wrong_type(operation: str, name: str, value: Any, expected: str) -> TypeErro
 
 
 def integer(operation: str, name: str, value: Any) -> int:
-    try:
-        if isinstance(value, bool) or type(value).__name__ in ("bool", "bool_"):
-            raise TypeError
-        number = operator.index(value)
-    except TypeError:
-        raise wrong_type(operation, name, value, "an integer") from None
-    least, most = (0, 2**64 - 1) if name == "seed" else (-(2**63), 2**63 - 1)
-    if not least <= number <= most:
-        raise UsageError(f"[{operation}] {name} is {number}, expected {least} to {most}")
+    if name == "seed" and type(value) is int:  # of 64 bits without a sign
+        if not 0 <= value < 2**64:
+            raise UsageError(f"[{operation}] seed is {value}, expected 0 to {2**64 - 1}")
+        return value
+    number = _core.integer(operation, name, value)
+    if name == "seed" and number < 0:
+        raise UsageError(f"[{operation}] seed is {number}, expected 0 to {2**64 - 1}")
     return number
-
-
-def number(operation: str, name: str, value: Any) -> float:
-    try:
-        is_complex = isinstance(value, numbers_of.Complex) and not isinstance(value, numbers_of.Real)
-        if isinstance(value, (bool, str, bytes, bytearray)) or getattr(value, "ndim", 0) != 0 or is_complex:
-            raise TypeError
-        return float(value)
-    except (TypeError, ValueError):
-        raise wrong_type(operation, name, value, "a number") from None
-    except OverflowError:
-        raise UsageError(f"[{operation}] {name} is {value}, expected a number of 64 bits") from None
-
-
-def flag(operation: str, name: str, value: Any) -> bool:
-    if isinstance(value, bool) or type(value).__name__ in ("bool", "bool_"):  # of NumPy
-        return bool(value)
-    raise wrong_type(operation, name, value, "True or False")
 
 
 def text(operation: str, name: str, value: Any) -> str:
@@ -150,7 +129,7 @@ def integers(operation: str, name: str, value: Any) -> list[int]:
 
 
 def numbers(operation: str, name: str, value: Any) -> list[float]:
-    return [number(operation, f"{name}[{i}]", one) for i, one in enumerate(_items(operation, name, value, "numbers"))]
+    return [_core.real(operation, f"{name}[{i}]", one) for i, one in enumerate(_items(operation, name, value, "numbers"))]
 
 
 def _items(operation: str, name: str, value: Any, expected: str) -> list[Any]:
@@ -192,8 +171,8 @@ def _or_none(check: Callable[[str, str, Any], Any]) -> Callable[[str, str, Any],
 
 _CHECKS: dict[Any, Callable[[str, str, Any], Any]] = {
     "int": integer,
-    "float": number,
-    "bool": flag,
+    "float": _core.real,
+    "bool": _core.flag,
     "str": text,
     "str | Sequence[str]": text_or_texts,
     "Sequence[str]": list_of_texts,

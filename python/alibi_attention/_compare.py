@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import _core
-from ._arguments import checked, flag, texts as texts_of
+from ._arguments import checked, texts as texts_of
 from ._model import need_models
 from ._options import renamed
 from ._progress import OnProgress, from_core
@@ -172,7 +172,7 @@ def compare(
     """
     need_models()
     positions = renamed("compare", options, "methods", "positions", positions)
-    one_pass = flag("compare", "one_pass", renamed("compare", options, "stream", "one_pass", one_pass))
+    one_pass = _core.flag("compare", "one_pass", renamed("compare", options, "stream", "one_pass", one_pass))
     chosen = None if positions is None else texts_of("compare", "positions", positions)
     with paths_of("compare", text, valid) as (texts, held_out):
         found = _core.compare(

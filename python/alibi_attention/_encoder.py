@@ -214,7 +214,9 @@ class EncoderModel:
             raise UsageError(f"[embed_spans] text has shape {ids.shape}, expected (length,)")
         if isinstance(spans, str) or not isinstance(spans, Iterable):
             raise wrong_type("embed_spans", "spans", spans, "a list of (begin, end)")
-        places = token_ids(list(spans), "embed_spans", "spans")
+        with naming("embed_spans", "spans", spans):
+            listed = list(spans)
+        places = token_ids(listed, "embed_spans", "spans")
         if places.size and (places.ndim != 2 or places.shape[1] != 2):
             raise UsageError(f"[embed_spans] spans have shape {places.shape}, expected (spans, 2), begin and end of each")
         vectors: Array = self._core.embed_spans(ids, places.tolist(), pooling, normalize)

@@ -26,7 +26,7 @@ FILES = [1, 1.5, True, [], (), [1], ["a", None], [b"a"], {}, "\ud800", pathlib.P
          *[x for x in wrong_values.NOTHING if not isinstance(x, (dict, list)) and not isinstance(x, np.ndarray)]]  # fmt: skip
 IDS = [None, 1.5, "no", True, [1.5], [True], [2**31], [-1], [2**70], [999], np.array([2**33]), np.array([2**32 - 1], np.uint32),
        np.array([2**64 - 1], np.uint64), [[[1]]], [[1, 2], [3]], *wrong_values.NOTHING]  # fmt: skip
-SEED = ["1", 1.5, -1, 2**64, 2**70, [], [1], True, np.array([1, 2]), *wrong_values.NOTHING]
+SEED = ["1", 1.5, -1, 2**64, 2**70, [], [1], np.array([1, 2]), *wrong_values.NOTHING]
 OPTIONAL_INTEGER = [x for x in WRONG["integer"] if x is not None]
 LENGTH = [-1, -(2**63), "", *WRONG["integer"]]
 CHOICE = WRONG["choice"]
@@ -154,7 +154,7 @@ def test_train_and_compare():
            "train_lengths": integers, "lengths": integers, "stride": LENGTH, "one_pass": flag, "eval_tokens": LENGTH,
            "sample_tokens": [-2, *WRONG["integer"]], "tune_rates": [1.0, ["1"], [-1.0], None, "no", *wrong_values.NOTHING],
            "timing_rounds": LENGTH}, without=["options"], named=named)  # fmt: skip
-    options = {"train_length": POSITIVE, "layers": [-1, *WRONG["integer"]], "learning_rate": [-1.0, *WRONG["number"]], "seed": SEED,
+    options = {"train_length": POSITIVE, "layers": [-1, *WRONG["integer"]], "learning_rate": TEMPERATURE, "seed": SEED,
                "train_tokens": POSITIVE, "causal": flag, "precision": CHOICE, "length": ["", *POSITIVE]}  # fmt: skip
     for name, values in options.items():
         given = {key: value for key, value in SMALL.items() if key != name and (name, key) != ("length", "train_length")}
@@ -170,7 +170,7 @@ def test_empty_is_not_the_default(tmp_path):
         for name in ("like", "out", *["from_model"] * (function is alibi.train)):
             with pytest.raises(alibi.UsageError, match=rf"\[{function.__name__}\] {name} is ''"):
                 function(TEXT, **SMALL, **{name: ""})
-    with pytest.raises(TypeError, match="length is a str"):
+    with pytest.raises(TypeError, match="length is ''"):
         alibi.train(TEXT, length="")
     assert list(tmp_path.iterdir()) == []
 

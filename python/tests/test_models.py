@@ -264,7 +264,7 @@ def test_wrong_options_are_named():
     for given, error, words in (
         ({"lenght": 3}, alibi.UsageError, "no option 'lenght'; choose from train_length, train_tokens"),
         ({"train_length": 0}, alibi.UsageError, "train_length is 0.* at least 1"),
-        ({"train_length": "x"}, TypeError, "train_length is a str, expected an integer"),
+        ({"train_length": "x"}, TypeError, "train_length is 'x' of type str, expected an integer"),
         ({"preset": "huge"}, alibi.UsageError, "tiny"),
         ({"position": "absolute"}, alibi.UsageError, "alibi"),
         ({"tokenizer": "letters"}, alibi.UsageError, "byte"),

@@ -8,32 +8,37 @@
 #include <variant>
 
 #include "alibi/train_options.h"
+#include "arguments.h"
 
 namespace alibi::python {
 namespace {
-
-template <class T>
-T cast(nb::handle value, const char* operation, const char* name, const char* expected) {
-  try {
-    return nb::cast<T>(value);
-  } catch (const std::bad_cast&) {
-    throw nb::type_error(("[" + std::string(operation) + "] " + name + " is a " + nb::type_name(value.type()).c_str() +
-                          ", expected " + expected)
-                             .c_str());
-  }
-}
 
 /// Of the type that `like` has.
 OptionValue value_of(nb::handle given, const OptionValue& like, const char* operation, const char* name) {
   return std::visit(
       [&](const auto& kind) -> OptionValue {
         using T = std::decay_t<decltype(kind)>;
-        const char* expected = std::is_same_v<T, bool>                  ? "True or False"
-                               : std::is_same_v<T, std::string>         ? "a str"
-                               : std::is_same_v<T, std::vector<double>> ? "numbers"
-                               : std::is_same_v<T, double>              ? "a number"
-                                                                        : "an integer";
-        return cast<T>(given, operation, name, expected);
+        if constexpr (std::is_same_v<T, bool>) {
+          return flag(given, operation, name);
+        } else if constexpr (std::is_same_v<T, std::string>) {
+          return text(given, operation, name);
+        } else if constexpr (std::is_same_v<T, double>) {
+          return real(given, operation, name);
+        } else if constexpr (std::is_same_v<T, int64_t>) {
+          return integer(given, operation, name);
+        } else if constexpr (std::is_same_v<T, uint64_t>) {
+          const nb::object index = nb::steal(PyNumber_Index(given.ptr()));
+          if (!index.is_valid()) refuse_type(given, operation, name, "an integer");
+          const uint64_t number = PyLong_AsUnsignedLongLong(index.ptr());
+          if (PyErr_Occurred() != nullptr) refuse_value(given, operation, name, "0 to 18446744073709551615");
+          return number;
+        } else {
+          T numbers;
+          if (nb::isinstance<nb::str>(given) || !nb::try_cast<T>(given, numbers)) {
+            refuse_type(given, operation, name, "a list of numbers");
+          }
+          return numbers;
+        }
       },
       like);
 }
