@@ -99,7 +99,11 @@ Tensor load_parameter(const Source& source, const ParameterSpec& spec, const for
   if (spec.is_matrix && source.arrangement == Arrangement::plain) {
     Tensor view = weights.view(source.tensors);
     if (view.defined()) {
-      if (are_searched(weights)) weights.check_finite(source.tensors.front(), view);
+      for (int64_t row = 0; const std::string& name : source.tensors) {
+        const int64_t end = row + weights.info(name).shape[0];
+        if (are_searched(weights)) weights.check_finite(name, view.slice(0, row, end));
+        row = end;
+      }
       return view;
     }
   }

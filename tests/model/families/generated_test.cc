@@ -191,7 +191,7 @@ TEST(GeneratedFamily, JaisScalesItsScoresAsItsConfigurationSays) {
   EXPECT_EQ(scale(R"(, "mup_scale_qk_dot_by_d": true)"), 1.0 / (kWidth / kHeads));
   EXPECT_EQ(scale(R"(, "scale_attn_weights": false)"), 1);
   EXPECT_EQ(scale(R"(, "scale_attn_weights": false, "mup_scale_qk_dot_by_d": true)"), 1);
-  expect_error([&] { scale(R"(, "mup_embeddings_scale": false)"); }, "mup_embeddings_scale is false");
+  expect_error([&] { scale(R"(, "layer_norm_epsilon": false)"); }, "layer_norm_epsilon is false");
 }
 
 TEST(GeneratedFamily, OlderRefactFilesHaveTheirPartsApart) {
