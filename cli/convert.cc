@@ -96,10 +96,11 @@ void add_convert(CLI::App& app) {
   command.model(options->model);
   command.text("OUT", options->out, "", "Folder (hf, alibi) or file (gguf) to write", true);
   const std::vector<std::string> formats = {"hf", "gguf", "alibi"}, types = {"f32", "f16", "bf16", "q8_0"};
-  command.value("--to", "FORMAT",
-                "hf: a folder that transformers opens; gguf: a file for llama.cpp; alibi: a folder in alibi's own "
-                "layout [gguf if OUT ends in .gguf, else hf]",
-                [options, formats](const std::string& word) { return take_one_of(formats, word, options->to); });
+  command.value(
+      "--to", "FORMAT",
+      "hf: a folder for transformers; gguf: a file for llama.cpp; alibi: a folder of alibi [gguf if OUT ends in "
+      ".gguf, else hf]",
+      [options, formats](const std::string& word) { return take_one_of(formats, word, options->to); });
   command.choices("--to", formats);
   command.value("--type", "TYPE", "Type of the weights in a GGUF file: f32, f16, bf16 or q8_0 [f16]",
                 [options, types](const std::string& word) { return take_one_of(types, word, options->type); });
