@@ -127,8 +127,9 @@ struct HelpFormatter : CLI::Formatter {
     if (!all) std::erase_if(options, [](const CLI::Option* option) { return is_rare(*option); });
     return options.empty() ? "" : CLI::Formatter::make_group(std::move(title), is_positional, std::move(options));
   }
-  std::string make_groups(const CLI::App* command, CLI::AppFormatMode mode) const override {
-    return CLI::detail::find_and_replace(CLI::Formatter::make_groups(command, mode), "\n\n\n", "\n\n");
+  std::string make_help(const CLI::App* command, std::string name, CLI::AppFormatMode mode) const override {
+    const std::string help = CLI::Formatter::make_help(command, std::move(name), mode);
+    return CLI::detail::find_and_replace(help, "\n\n\n", "\n\n");
   }
   std::string make_footer(const CLI::App* command) const override {
     const size_t rare = number_of_rare(*command);

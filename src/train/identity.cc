@@ -84,7 +84,7 @@ formats::Json complete(const formats::Json& identity) {
 }
 
 constexpr size_t kMostBytes = size_t{4} << 20;
-constexpr const char* kHeldOutText = "held_out_text";
+constexpr const char *kHeldOutText = "held_out_text", *kHeldOutStart = "held_out_fingerprint";
 
 uint64_t number_of(const formats::Json& value, const std::string& where) {
   check(value.is_number_unsigned(), "[trained on] {} contains {}, expected whole numbers of at least 0", where,
@@ -115,9 +115,8 @@ formats::OrderedJson identity_of(const LanguageModel& model, std::span<const int
   identity["text_tokens"] = tokens.size();
   identity["text_fingerprint"] = fingerprint(tokens);
   if (options.eval_steps > 0) {
-    // The first tokens are what earlier versions scored, and recorded.
     const auto first = options.eval_tokens > 0 ? static_cast<size_t>(options.eval_tokens) : valid.size();
-    identity["held_out_fingerprint"] = fingerprint(valid.first(std::min(first, valid.size())));
+    identity[kHeldOutStart] = fingerprint(valid.first(std::min(first, valid.size())));
     identity[kHeldOutText] = fingerprint(valid);
   }
   return identity;
@@ -145,7 +144,10 @@ std::vector<std::string> differences(const formats::OrderedJson& now, const form
   // The identity is converted to text and back, so that numbers are compared as a checkpoint stores them.
   const formats::Json read = formats::Json::parse(now.dump());
   formats::Json ours = complete(read), before = complete(known);
-  if (!before.contains(kHeldOutText)) ours.erase(kHeldOutText);  // not recorded by earlier versions
+  // Earlier versions recorded only the beginning of the held-out text.
+  const char* unused = before.contains(kHeldOutText) ? kHeldOutStart : kHeldOutText;
+  ours.erase(unused);
+  before.erase(unused);
   for (const model::ConfigField& field : model::config_fields()) {
     if (has_part_in(field, read) && has_part_in(field, known)) continue;
     ours.erase(field.name);

@@ -31,7 +31,7 @@ TEST(Compare, ShapeAndPositionsCanBeGiven) {
   EXPECT_NE(setting(compare(options), "positions").find("t5_buckets 8, t5_max_distance 8"), std::string::npos);
   options.model.set("t5_max_distance", 16);
   const CompareResults results = compare(options);
-  EXPECT_NE(setting(results, "model").find("1 layers, d_model 32, 2 heads"), std::string::npos);
+  EXPECT_NE(setting(results, "model").find("1 layer, d_model 32, 2 heads"), std::string::npos);
   EXPECT_NE(setting(results, "positions").find("embeddings multiplied by 1 with every method"), std::string::npos);
   EXPECT_NE(setting(results, "positions").find("t5: t5_buckets 8, t5_max_distance 16"), std::string::npos);
   EXPECT_EQ(results.methods[2].parameters, results.methods[0].parameters + 8 * 2);

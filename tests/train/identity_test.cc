@@ -114,6 +114,25 @@ TEST(Identity, WhatBelongsToAnotherPositionMethodIsNoneOfIt) {
   EXPECT_EQ(differences(ours, older), std::vector<std::string>{"t5_rate_factor is 64.0, was 1.0"});
 }
 
+TEST(Identity, HoldsTheWholeHeldOutText) {
+  const LanguageModel model = test::small_model();
+  const std::vector<int32_t> tokens = test::stream(100);
+  std::vector<int32_t> valid = test::stream(50);
+  TrainOptions options = test::short_run();
+  options.eval_steps = 4;
+  options.eval_tokens = 16;  // spread over the text
+  formats::Json before = formats::Json::parse(identity_of(model, tokens, valid, options).dump());
+  EXPECT_EQ(differences(identity_of(model, tokens, valid, options), before), std::vector<std::string>());
+  valid.back() += 1;
+  const std::vector<std::string> found = differences(identity_of(model, tokens, valid, options), before);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_TRUE(found[0].starts_with("held_out_text is ")) << found[0];
+  before.erase("held_out_text");  // earlier versions recorded the tokens that they scored, which were the first
+  EXPECT_EQ(differences(identity_of(model, tokens, valid, options), before), std::vector<std::string>());
+  valid.front() += 1;
+  EXPECT_EQ(differences(identity_of(model, tokens, valid, options), before).size(), 1u);
+}
+
 /// Changes one thing at a time; expects it, and nothing else, to be named, or nothing where there is no name.
 class Named {
  public:
@@ -230,7 +249,8 @@ TEST(Identity, NamesEveryOptionThatDiffers) {
   named.model("adaptive_dropout", [](auto& c) { c.adaptive = AdaptiveConfig{.cutoffs = {}, .dropout = 0.25f}; });
 
   std::set<std::string> all = named.names();
-  all.insert({"parameters", "text_tokens", "text_fingerprint", "held_out_fingerprint"});  // what is no option
+  all.insert(
+      {"parameters", "text_tokens", "text_fingerprint", "held_out_fingerprint", "held_out_text"});  // what is no option
   // The first needs an untied head, the others are of encoders that cannot be trained: they never differ alone.
   all.insert({"normalized_head", "predicts", "labels"});
   EXPECT_EQ(all, named.keys()) << "an option that this test does not change";

@@ -267,7 +267,7 @@ TEST_F(Resume, OtherSettingsOrTextAreRefusedByName) {
   expect_error([&] { go(model, options); }, "text_fingerprint");
   tokens.back() ^= 1;
   valid[7] ^= 1;
-  expect_error([&] { go(model, options); }, "held_out_fingerprint");
+  expect_error([&] { go(model, options); }, "held_out_text");
   valid[7] ^= 1;
   EXPECT_EQ(go(model, options, 3).resumed_step, 2);
 }
