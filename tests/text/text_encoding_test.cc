@@ -44,7 +44,7 @@ TEST(Utf8, OverlongFormsAndStrayBytesAreMalformed) {
 
 TEST(Utf8, CharactersAreCountedAsAJsonWriterReplacesThem) {
   const core::Random random(5);
-  const auto drawn = [&, next = uint64_t{0}](uint64_t below) mutable { return random.bits(next++) % below; };
+  auto drawn = [&, next = uint64_t{0}](uint64_t below) mutable { return random.bits(next++) % below; };
   const std::string_view parts[] = {"a",    "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x98\x80", "\xe2",
                                     "\x82", "\xf0\x9f", "\xed\xa0\x80", "\xe0\x80",         "\xf4\x90",
                                     "\xff", "\xc0",     "\xc3"};
