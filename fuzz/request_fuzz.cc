@@ -35,6 +35,7 @@ class Answer : public serve::Responder {
     last_ = data;
   }
   void end_events() override { reply({200, last_}); }
+  void fail(const std::exception_ptr& why) noexcept override { reply(serve::api_error_for(why).reply()); }
   void on_cancel(std::function<void()>) override {}
   void note(const std::string&, serve::OrderedJson) override {}
 
