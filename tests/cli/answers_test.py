@@ -295,7 +295,7 @@ class Vectors(CliTest):
             (status, _, body), end = answers[0]
             self.assertEqual((status, json.loads(body)["error"]["code"]), (503, "timeout"))
             self.assertLess(end - begin, 3 + BUSY_SECONDS)
-            # It does not go on: the processor is idle.
+            # It does not continue: the processor is idle.
 
             def is_idle(server=server):
                 before = server.metric("process_cpu_seconds_total")

@@ -9,6 +9,7 @@
 #include <future>
 #include <limits>
 #include <memory>
+#include <new>
 #include <optional>
 #include <thread>
 #include <vector>

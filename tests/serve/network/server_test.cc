@@ -17,6 +17,7 @@
 #include <cstring>
 #include <filesystem>
 #include <future>
+#include <new>
 #include <random>
 #include <stdexcept>
 #include <string>
