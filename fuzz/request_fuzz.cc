@@ -30,11 +30,8 @@ class Answer : public serve::Responder {
     ended_.notify_all();
   }
   void begin_events() override {}
-  void event(std::string_view data) override {
-    const std::lock_guard lock(mutex_);
-    last_ = data;
-  }
-  void end_events() override { reply({200, last_}); }
+  void event(std::string_view) override {}
+  void end_events(std::string_view last) override { reply({200, std::string(last)}); }
   void fail(const std::exception_ptr& why) noexcept override { reply(serve::api_error_for(why).reply()); }
   void on_cancel(std::function<void()>) override {}
   void note(const std::string&, serve::OrderedJson) override {}
@@ -49,7 +46,6 @@ class Answer : public serve::Responder {
   std::mutex mutex_;
   std::condition_variable ended_;
   std::optional<serve::Reply> reply_;
-  std::string last_;
 };
 
 /// A model that generates and one that gives vectors, with texts of at most 40 tokens.

@@ -313,8 +313,7 @@ void Completion::finish() {
       last["alibi"] = details_of(results_);
       responder_->event(to_text(last));
     }
-    responder_->event("[DONE]");
-    return responder_->end_events();
+    return responder_->end_events("[DONE]");
   }
   OrderedJson all = envelope(false);
   all["choices"] = OrderedJson::array();

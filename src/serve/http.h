@@ -53,7 +53,8 @@ class Responder {
   /// Or a stream of server-sent events.
   virtual void begin_events() = 0;
   virtual void event(std::string_view data) = 0;
-  virtual void end_events() = 0;
+  /// The last event and the end of the stream together, so that a failure leaves both or neither.
+  virtual void end_events(std::string_view last) = 0;
   /// Ends the answer with what failed: an error reply, or the last event of a stream that has begun. The log has the
   /// cause. Later calls have no effect.
   virtual void fail(const std::exception_ptr& why) noexcept = 0;

@@ -102,13 +102,15 @@ class Kept : public Responder {
     changed_.notify_all();
   }
   void begin_events() override {}
-  void event(std::string_view data) override {
+  void event(std::string_view) override {
     const std::lock_guard lock(mutex_);
     ++events_;
-    last_ = data;
     changed_.notify_all();
   }
-  void end_events() override { reply({200, last_}); }
+  void end_events(std::string_view last) override {
+    event(last);
+    reply({200, std::string(last)});
+  }
   void on_cancel(std::function<void()> cancel) override {
     const std::lock_guard lock(mutex_);
     cancel_ = std::move(cancel);
@@ -136,7 +138,6 @@ class Kept : public Responder {
   std::optional<Reply> reply_;
   std::function<void()> cancel_;
   int events_ = 0;
-  std::string last_;
 };
 
 std::unique_ptr<Api> small_api(const ApiOptions& options = {}) {

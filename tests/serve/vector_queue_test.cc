@@ -28,7 +28,7 @@ class Request : public Responder {
   }
   void begin_events() override {}
   void event(std::string_view) override {}
-  void end_events() override {}
+  void end_events(std::string_view) override {}
   void fail(const std::exception_ptr& why) noexcept override { reply(api_error_for(why).reply()); }
   void on_cancel(std::function<void()> cancel) override { cancel_ = std::move(cancel); }
   void note(const std::string&, OrderedJson) override {}

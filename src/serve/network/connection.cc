@@ -247,15 +247,20 @@ void Connection::begin_events(const Exchange* exchange) {
 void Connection::event(const Exchange* exchange, const std::string& data) {
   if (is_closed_ || current_.get() != exchange || !streams_ || complete_) return;
   step("event");
-  const std::string text = fmt::format("data: {}\n\n", data);
-  write(is_http_1_0_ ? text : fmt::format("{:x}\r\n{}\r\n", text.size(), text));
+  write(bytes_of_event(data));
 }
 
-void Connection::end_events(const Exchange* exchange) {
+std::string Connection::bytes_of_event(const std::string& data) const {
+  const std::string text = fmt::format("data: {}\n\n", data);
+  return is_http_1_0_ ? text : fmt::format("{:x}\r\n{}\r\n", text.size(), text);
+}
+
+void Connection::end_events(const Exchange* exchange, const std::string& last) {
   if (is_closed_ || current_.get() != exchange || !streams_ || complete_) return;
   step("end_events");
+  const std::string bytes = bytes_of_event(last) + (is_http_1_0_ ? "" : "0\r\n\r\n");
   complete_ = true;
-  write(is_http_1_0_ ? "" : "0\r\n\r\n");
+  write(bytes);
 }
 
 void Connection::fail_exchange(const Exchange* exchange, const std::exception_ptr& why) {
@@ -264,8 +269,7 @@ void Connection::fail_exchange(const Exchange* exchange, const std::exception_pt
   const ApiError error = api_error_for(why);
   if (error.status >= 500) current_->note("error", error.message);
   if (!streams_) return reply(exchange, error.reply());
-  event(exchange, error.reply().body);
-  end_events(exchange);
+  end_events(exchange, error.reply().body);
 }
 
 void Connection::write(std::string bytes) {

@@ -53,7 +53,7 @@ class Exchange : public Responder, public std::enable_shared_from_this<Exchange>
   void reply(Reply reply) override;
   void begin_events() override;
   void event(std::string_view data) override;
-  void end_events() override;
+  void end_events(std::string_view last) override;
   void fail(const std::exception_ptr& why) noexcept override;
   void on_cancel(std::function<void()> cancel) override;
   void note(const std::string& key, OrderedJson value) override;
@@ -112,7 +112,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void reply(const Exchange* exchange, const Reply& reply);
   void begin_events(const Exchange* exchange);
   void event(const Exchange* exchange, const std::string& data);
-  void end_events(const Exchange* exchange);
+  std::string bytes_of_event(const std::string& data) const;
+  void end_events(const Exchange* exchange, const std::string& last);
   void fail_exchange(const Exchange* exchange, const std::exception_ptr& why);
 
  private:

@@ -48,8 +48,8 @@ void Exchange::begin_events() {
 void Exchange::event(std::string_view data) {
   post([data = std::string(data)](Connection& to, const Exchange* exchange) { to.event(exchange, data); });
 }
-void Exchange::end_events() {
-  post([](Connection& to, const Exchange* exchange) { to.end_events(exchange); });
+void Exchange::end_events(std::string_view last) {
+  post([last = std::string(last)](Connection& to, const Exchange* exchange) { to.end_events(exchange, last); });
 }
 
 void Exchange::fail(const std::exception_ptr& why) noexcept {
