@@ -341,6 +341,8 @@ class LanguageModel:
         """
         if isinstance(texts, str) or not isinstance(texts, Iterable):
             raise wrong_type("loglikelihoods", "texts", texts, "a list of sequences of token ids")
+        if batch_tokens < 1:
+            raise UsageError(f"[loglikelihoods] batch_tokens is {batch_tokens}, expected at least 1")
         read = [token_sequence(ids, "loglikelihoods", f"texts[{i}]", self._config["vocab_size"]) for i, ids in enumerate(texts)]
         if len(read) != len(targets):
             raise UsageError(f"[loglikelihoods] {len(targets)} targets were given for {len(read)} texts, expected one for each")
@@ -359,6 +361,8 @@ class LanguageModel:
         context_length = integer(
             "score", "context_length", renamed("score", former, "length", "context_length", context_length)
         )
+        if context_length < 0:
+            raise UsageError(f"[score] context_length is {context_length}, expected at least 0")
         if former:
             raise TypeError(f"[score] there is no argument {next(iter(former))!r}")
         ids = self.encode(text) if isinstance(text, str) else token_ids(text, "score", "text", self._config["vocab_size"])
