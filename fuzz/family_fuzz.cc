@@ -70,7 +70,7 @@ const std::vector<FamilySample>& samples() {
        R"({"model_type": "btlm", "n_embd": 4, "n_head": 2, "n_layer": 1, "vocab_size": 5, "n_inner": 3, "n_positions": 9,
            "position_embedding_type": "alibi", "activation_function": "swiglu", "mup_embeddings_scale": 2,
            "mup_output_alpha": 2, "mup_width_scale": 0.5, "mup_scale_qk_dot_by_d": true, "layer_norm_epsilon": 1e-5,
-           "alibi_scaling": {"type": "linear", "factor": 2.0, "train_seq_len": 9}, "attn_pdrop": 0})",
+           "alibi_scaling": {"type": "linear", "factor": 2.0}, "attn_pdrop": 0})",
        {{"transformer.wte.weight", {5, 4}},
         {"transformer.relative_pe.slopes", {2, 1}},
         {"transformer.ln_f.weight", {4}},
