@@ -72,7 +72,7 @@ void VectorQueue::submit(Job job) {
     }
     Lane& lane = lane_of(*entry);
     const bool is_free = lane.entries.empty() && !lane.running;
-    if (waiting >= most_waiting_ + (is_free ? 1 : 0)) {
+    if (waiting - (is_free ? 1 : 0) >= most_waiting_) {
       throw ApiError{429, "too many requests for vectors or scores are waiting; try again later", "", "queue_full"};
     }
     lane.entries.push_back(entry);

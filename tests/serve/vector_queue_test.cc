@@ -157,6 +157,13 @@ TEST(VectorQueue, LimitsWaitingRequestsAndForgetsCancelledOnes) {
   for (const auto& request : {first, third, fourth}) EXPECT_EQ(request->status(), 200);
 }
 
+TEST(VectorQueue, TheLargestLimitIsNoLimit) {
+  VectorQueue queue(INT64_MAX, INT64_MAX);
+  const auto request = std::make_shared<Request>();
+  queue.submit(job_of({10, 20}, request, [](auto, auto) {}));
+  EXPECT_EQ(request->status(), 200);
+}
+
 TEST(VectorQueue, TheEndOfTheQueueCancelsAllRequests) {
   const auto running = std::make_shared<Request>(), waiting = std::make_shared<Request>();
   {
