@@ -51,7 +51,7 @@ std::string read_number(std::string_view word, const formats::OptionRange& range
   return {};
 }
 
-std::string read_bytes(std::string_view word, int64_t& value) {
+std::string read_bytes(std::string_view word, int64_t& value, int64_t least) {
   static constexpr std::pair<std::string_view, int> units[] = {{"KiB", 10}, {"MiB", 20}, {"GiB", 30}, {"TiB", 40}};
   std::string_view digits = word;
   int64_t unit = 1, found = 0;
@@ -60,7 +60,7 @@ std::string read_bytes(std::string_view word, int64_t& value) {
     digits.remove_suffix(name.size());
     unit = int64_t{1} << power;
   }
-  if (!parse(digits, found) || found < 1 || found > INT64_MAX / unit) {
+  if (!parse(digits, found) || found < least || found > INT64_MAX / unit) {
     return fmt::format("found '{}', expected a number of bytes such as 1048576, 512KiB, 256MiB or 2GiB", word);
   }
   value = found * unit;

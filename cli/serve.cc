@@ -109,9 +109,9 @@ void run_serve(ServeCommand options) {
 
 /// An option for a number of bytes.
 void add_bytes(Command& command, const std::string& name, const std::string& help, int64_t& bytes,
-               int64_t most = INT64_MAX) {
-  command.value(name, "BYTES", help, [&bytes, most](const std::string& word) {
-    std::string wrong = read_bytes(word, bytes);
+               int64_t most = INT64_MAX, int64_t least = 1) {
+  command.value(name, "BYTES", help, [&bytes, most, least](const std::string& word) {
+    std::string wrong = read_bytes(word, bytes, least);
     if (wrong.empty() && bytes > most) wrong = fmt::format("found '{}', expected at most {} bytes", word, most);
     return wrong;
   });
@@ -159,7 +159,7 @@ void add_serve(CLI::App& app) {
   command.count("--chunk-tokens", engine.chunk_tokens, "Number of tokens of a prompt that are read at a time", 1, 2048);
   add_bytes(command, "--prefix-memory",
             "Memory for the keys and values of prompts, for later prompts that begin alike (0 keeps none) [256MiB]",
-            engine.prefix_bytes);
+            engine.prefix_bytes, INT64_MAX, 0);
   add_context_limits(command, engine.context);
 
   command.group("Limits");

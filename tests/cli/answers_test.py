@@ -83,7 +83,7 @@ class Padded(CliTest):
         cls.padded = cls.folder / "padded"
         shutil.copytree(cls.model, cls.padded)
         pad(cls.padded)
-        cls.server = Server(cls.padded, "--slots", "8", "--quiet", "--name", "padded")
+        cls.server = Server(cls.padded, "--slots", "8", "--prefix-memory", "0", "--quiet", "--name", "padded")
         cls.addClassCleanup(cls.server.stop)
 
     def complete(self, **fields):
@@ -108,6 +108,7 @@ class Padded(CliTest):
         self.assertEqual(self.complete(prompt=[116, 260, 104], echo=True, max_tokens=0)["text"], "th")
         one = self.complete(prompt="the cat", max_tokens=3, temperature=0, logprobs=40)
         self.assertEqual(len(one["logprobs"]["tokens"]), 3)
+        self.assertEqual(self.server.get("/props")["models"][0]["prefix_bytes"], 0)
         everything = self.complete(prompt="the cat", max_tokens=2, temperature=0, logprobs=257 + PADDING)
         self.assertIn("", everything["logprobs"]["top_logprobs"][0])
         # Drawn at a high temperature, such ids do not end a text.
