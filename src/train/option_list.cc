@@ -56,6 +56,11 @@ void set_options(TrainOptions& options, ModelOptions& model, std::span<const std
     } else if (name) {
       check_usage(formats::is_in(option.range, given), "[{}] {} is {}, expected {}", operation, option.name,
                   formats::text_of(given), formats::text_of(option.range));
+      const auto* const word = std::get_if<std::string>(&given);
+      check_usage(option.choices.empty() || !word ||
+                      std::find(option.choices.begin(), option.choices.end(), *word) != option.choices.end(),
+                  "[{}] {} is '{}', expected one of {}", operation, option.name, formats::text_of(given),
+                  fmt::join(option.choices, ", "));
       option.set(options, given);
     }
   }
