@@ -56,6 +56,10 @@ def _double(library: Any, x: Any) -> Any:
     return x.astype(np.float64) if library is np else x.double()
 
 
+def _long(library: Any, x: Any) -> Any:
+    return x.astype(np.int64) if library is np else x.long()
+
+
 def _difference(library: Any, x: Any, origin: Any) -> Any:
     """x - origin, exact for integers unless it is beyond 64 bits."""
     origin = library.nan_to_num(origin, nan=0.0, posinf=0.0, neginf=0.0)
@@ -63,8 +67,7 @@ def _difference(library: Any, x: Any, origin: Any) -> Any:
     integer = [str(y.dtype).removeprefix("torch.").startswith(("int", "uint")) for y in (x, origin)]
     if not all(integer):
         return _single(library, difference)
-    as_long = (lambda y: y.astype(np.int64)) if library is np else (lambda y: y.long())
-    exact = as_long(x) - as_long(origin)  # modulo 2^64
+    exact = _long(library, x) - _long(library, origin)  # modulo 2^64
     return _single(library, library.where(abs(difference) < 2.0**62, _double(library, exact), difference))
 
 
