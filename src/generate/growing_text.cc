@@ -1,7 +1,6 @@
 #include "generate/growing_text.h"
 
 #include <algorithm>
-#include <ranges>
 #include <utility>
 
 #include "core/check.h"
@@ -23,8 +22,9 @@ IncrementalDecoder::IncrementalDecoder(const Tokenizer& tokenizer, std::span<con
     : tokenizer_(tokenizer) {
   constexpr size_t most_searched = 16;
   if (before.empty()) return;
-  for (const int32_t token : before.last(std::min(most_searched, before.size())) | std::views::reverse) {
-    begin_after(token);
+  const auto searched = before.last(std::min(most_searched, before.size()));
+  for (auto token = searched.rbegin(); token != searched.rend(); ++token) {
+    begin_after(*token);
     if (last_bytes_ > 0) return;
   }
   begin_after(before.back());
