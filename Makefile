@@ -29,13 +29,13 @@ bench: build    ## measure attention on this machine (ARGS= for more options: bu
 
 format:         ## format all C++ files in place
 	@scripts/install-dependencies lint
-	@scripts/format
+	@scripts/check/format
 
 lint:           ## check the format and the list of words, then run clang-tidy on the library and the command
 	@scripts/install-dependencies build test lint
-	@scripts/format --check
-	@scripts/words
-	@scripts/tidy
+	@scripts/check/format --check
+	@scripts/check/words
+	@scripts/check/tidy
 
 install: configure ## install the library, its headers and the command under PREFIX
 	@cmake --build $(BUILD) --parallel $(JOBS) --target alibi_to_install
@@ -47,20 +47,20 @@ package:        ## make Debian packages, in build-debian, and a .tar.gz of all, 
 	  CMAKE_ARGS="-DBUILD_SHARED_LIBS=ON -DALIBI_BUILD_TESTS=OFF -DCMAKE_INSTALL_PREFIX=/usr $(CMAKE_ARGS)"
 	@cmake --build $(BUILD)-shared --parallel $(JOBS)
 	@cd $(BUILD)-shared && cpack
-	@scripts/debian-packages $(BUILD)-shared
+	@scripts/release/debian-packages $(BUILD)-shared
 
 wheel:          ## make a wheel of the Python package that needs no library of this machine, in $(BUILD)-python/dist
 	@scripts/install-dependencies python
-	@scripts/build-wheel $(BUILD)-python
+	@scripts/release/build-wheel $(BUILD)-python
 
 wheel-operator: ## the same without language models, in $(BUILD)-python/dist-operator
 	@scripts/install-dependencies python
-	@scripts/build-wheel --operator $(BUILD)-python
+	@scripts/release/build-wheel --operator $(BUILD)-python
 
 docs: configure ## make the documentation site, build-docs/html/index.html
 	@scripts/install-dependencies docs python
 	@cmake --build $(BUILD) --parallel $(JOBS) --target alibi_cli alibi alibi_attention
-	@scripts/docs-site $(BUILD)
+	@scripts/release/docs-site $(BUILD)
 
 gpu-check:      ## on a machine with an NVIDIA GPU: build attention for it, test, sanitize, measure beside peers
 	@scripts/gpu-check $(ARGS)

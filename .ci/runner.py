@@ -5,7 +5,7 @@
     .ci/run STAGE...           these stages, and those that they need
 
 The exit code is 0 only if every stage has passed. One that did not begin, was killed, or printed a line SKIPPED: has not.
-When --full passes on a clean checkout, ${XDG_CACHE_HOME:-~/.cache}/alibi-ci/full names the commit (scripts/test-sanitized).
+When --full passes on a clean checkout, ${XDG_CACHE_HOME:-~/.cache}/alibi-ci/full names the commit (scripts/test/sanitized).
 """
 import os
 import pathlib

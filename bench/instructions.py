@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Counts the instructions of attention per multiply-add, under the emulator qemu, and shows the inner loops.
 
-    scripts/test-arm && bench/instructions.py                      # ARM64 and x86-64 with AVX2
+    scripts/test/arm && bench/instructions.py                      # ARM64 and x86-64 with AVX2
     bench/instructions.py --processors x86-64 --pass backward --length 512
 
 The count is that of one call: bench/instructions.cpp runs without the call and with it, and the difference is taken.
@@ -27,7 +27,7 @@ PRODUCTS = {"forward": 2, "backward": 5}
 
 
 def arm():
-    root = subprocess.run(["scripts/arm-root"], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+    root = subprocess.run(["scripts/test/arm-root"], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
     return ["aarch64-linux-gnu-g++", f"--sysroot={root}"], ["qemu-aarch64-static", "-L", root], {}
 
 

@@ -1,4 +1,4 @@
-# Cross-compiles for ARM64 with Debian's g++-aarch64-linux-gnu against a folder of arm64 packages: scripts/test-arm makes
+# Cross-compiles for ARM64 with Debian's g++-aarch64-linux-gnu against a folder of arm64 packages: scripts/test/arm makes
 # that folder, and passes it as ALIBI_ARM_ROOT.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)

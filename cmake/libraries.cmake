@@ -141,7 +141,7 @@ if(ALIBI_BUILD_MODELS)
   list(APPEND alibi_libraries alibi)
 endif()
 
-# The number in the SONAME. scripts/check-abi compares the library with the last release and says when it must be raised;
+# The number in the SONAME. scripts/check/abi compares the library with the last release and says when it must be raised;
 # the Debian package is then called after the new number (packaging/debian).
 set(ALIBI_SOVERSION 0)
 foreach(library IN LISTS alibi_libraries)

@@ -1,4 +1,4 @@
-# cpack (`make package`): a .tar.gz of the installed files. scripts/debian-packages makes the Debian packages.
+# cpack (`make package`): a .tar.gz of the installed files. scripts/release/debian-packages makes the Debian packages.
 set(CPACK_GENERATOR TGZ)
 set(CPACK_PACKAGE_NAME alibi)
 set(CPACK_PACKAGE_VENDOR "alibi developers")

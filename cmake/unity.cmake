@@ -1,6 +1,6 @@
 # A full build spends most of its time on reading the same headers (JSON, formatting, tests) for every file. So the files
 # of a folder are compiled together. With ALIBI_UNITY_BUILD=OFF each file is compiled alone, which is faster while you
-# edit. scripts/tidy also compiles each file alone.
+# edit. scripts/check/tidy also compiles each file alone.
 option(ALIBI_UNITY_BUILD "Compile the files of a folder together" ON)
 
 # The presets that only check use these to leave out Highway's EMU128. With sanitizers it takes ten times as long to compile

@@ -1,4 +1,4 @@
-"""Sphinx's configuration of the site. scripts/docs-site lays out the pages and runs it."""
+"""Sphinx's configuration of the site. scripts/release/docs-site lays out the pages and runs it."""
 
 import inspect
 import os

@@ -1,4 +1,4 @@
-"""The same bits as in C++. scripts/test-python says where the programs are."""
+"""The same bits as in C++. scripts/test/python says where the programs are."""
 
 import os
 import subprocess

@@ -10,7 +10,7 @@ import unittest
 
 from cli_case import COMMAND, CliTest, METHODS, SENTENCE, TINY_TRAINING, run
 
-CHECK_RESULTS = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "check-results"
+CHECK_RESULTS = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "check" / "results"
 
 
 class EndToEnd(CliTest):

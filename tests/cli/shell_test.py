@@ -104,7 +104,7 @@ class InTheShell(CliTest):
     @unittest.skipUnless(shutil.which("help2man") and shutil.which("man"), "no help2man or no man on this machine")
     def test_each_command_has_a_manual_page_that_man_reads_without_warnings(self):
         pages = self.folder / "pages"
-        subprocess.run([ROOT / "scripts" / "manual-pages", COMMAND, pages], check=True)
+        subprocess.run([ROOT / "scripts" / "release" / "manual-pages", COMMAND, pages], check=True)
         for command in COMMANDS:
             page = pages / f"alibi-{command.replace(' ', '-')}.1"
             result = subprocess.run(["man", "--warnings", "-l", page], capture_output=True, text=True, check=True,

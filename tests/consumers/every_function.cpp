@@ -1,5 +1,5 @@
 // Calls every public function once, from outside of the source tree: what is declared can be linked, and what is needed
-// to call it can be included. scripts/test-installed sees whether one is missing here.
+// to call it can be included. scripts/test/installed sees whether one is missing here.
 #include <alibi/alibi.h>
 #include <alibi/c.h>
 

@@ -1,6 +1,6 @@
 """alibi train over processes: the same weights at any number of ranks, after kills, signals and failures.
 
-scripts/test-mpi runs it with each MPI.
+scripts/test/mpi runs it with each MPI.
 """
 
 import json

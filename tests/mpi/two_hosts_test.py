@@ -1,6 +1,6 @@
 """Two network namespaces as hosts, joined by a link that can be cut. For Open MPI, and root.
 
-Open MPI starts ranks on a host through tests/mpi/rsh, which needs no SSH server. scripts/test-mpi runs this.
+Open MPI starts ranks on a host through tests/mpi/rsh, which needs no SSH server. scripts/test/mpi runs this.
 """
 
 import pathlib

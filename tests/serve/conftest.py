@@ -1,6 +1,6 @@
 """What the tests of `alibi serve` share: a small trained model, a server of it, and tasks for lm-evaluation-harness.
 
-ALIBI_COMMAND is the command. Called by scripts/test-serve.
+ALIBI_COMMAND is the command. Called by scripts/test/serve.
 """
 
 import json

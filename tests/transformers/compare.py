@@ -1,5 +1,5 @@
 """Models that alibi wrote, opened by other programs: folders by Hugging Face's transformers, GGUF files by the gguf
-package and, where the module llama_cpp can be imported, by llama.cpp. Called by scripts/test-transformers:
+package and, where the module llama_cpp can be imported, by llama.cpp. Called by scripts/test/transformers:
 
     compare.py ALIBI ALIBI_FOR_TRANSFORMERS [TEST]
 
