@@ -1,6 +1,5 @@
 // What training is done with: every option with its name, its help, what it takes and whether it changes the result.
-// The command line, train.json, the identity of a run, validation, set_options() and the table in
-// docs/reference/training.md come from here.
+// The command line, train.json, the identity of a run, validation and set_options() come from here.
 #pragma once
 
 #include "alibi/train.h"

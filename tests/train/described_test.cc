@@ -1,21 +1,15 @@
-// Options as they are described: what every user of the description relies on, and the table in
-// docs/reference/training.md.
+// Options as they are described: what every user of the description relies on.
 #include "train/described.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <filesystem>
 #include <limits>
 #include <set>
 #include <string>
-#include <string_view>
 #include <type_traits>
 #include <vector>
 
-#include "core/files.h"
-#include "shared_data.h"
 #include "temporary_folder.h"
 #include "testing.h"
 #include "train/small_run.h"
@@ -135,36 +129,6 @@ TYPED_TEST(Described, WhatIsSaidNotToChangeTheResultDoesNot) {
     ++changed;
   }
   EXPECT_GT(changed, 0);
-}
-
-template <class Options>
-std::string rows() {
-  std::string text;
-  for (const formats::Option<Options>& option : formats::options_of<Options>) {
-    if (option.group && option.group == std::string_view(OptionGroup::common)) break;  // every command has these
-    std::vector<std::string> takes(option.choices.begin(), option.choices.end());
-    if (option.automatic) takes.emplace_back("auto");
-    if (takes.empty()) takes.push_back(formats::text_of(option.range));
-    text += fmt::format("| `--{}` | {} | {} | {} | {} |\n", option_key(option.name), option.help, default_text(option),
-                        fmt::join(takes, ", "), option.changes_result ? "no" : "yes");
-  }
-  return text;
-}
-
-/// ALIBI_WRITE_DOCS=1 writes the table again.
-TEST(OptionsTable, OfTheDocumentationIsThatOfTheOptions) {
-  const std::filesystem::path file = test::test_sources() / "../docs/reference/training.md";
-  std::string page = core::read_file(file);
-  const std::string begin = "<!-- made by tests/train/described_test.cc -->\n\n", end = "\n<!-- to here -->";
-  const size_t start = page.find(begin) + begin.size(), to = page.find(end, start);
-  ASSERT_TRUE(start > begin.size() && to != std::string::npos) << "the comments around it are not found";
-  const std::string expected = "| option | | default | takes | may change on resume |\n|---|---|---|---|---|\n" +
-                               rows<TrainOptions>() + rows<TrainRun>();
-  if (std::getenv("ALIBI_WRITE_DOCS")) {
-    core::write_file(file, page.replace(start, to - start, expected));
-    GTEST_SKIP() << "wrote " << file;
-  }
-  EXPECT_EQ(page.substr(start, to - start), expected) << "to write it again: ALIBI_WRITE_DOCS=1";
 }
 
 }  // namespace
