@@ -108,6 +108,25 @@ class Alibi:
 
         return prepare
 
+    def decode(self, tolerance):
+        """One query for each sequence over a cache on the GPU."""
+        def prepare(q, k, v):
+            cache, out = ctypes.c_void_p(), torch.empty_like(q)
+            batch, _, heads, head_dim = k.shape
+            stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+            self.check(self.library.alibi_kv_cache_create_on(*map(ctypes.c_int64, (batch, heads, head_dim)), 1, 1, stream,
+                                                             ctypes.byref(cache)))
+            self.check(self.library.alibi_kv_cache_append(cache, self.view(k), self.view(v)))
+            options, views = self.options(heads, tolerance), (self.view(q), self.view(out))
+
+            def run():
+                self.check(self.library.alibi_attention_decode(views[0], cache, ctypes.byref(options), views[1], None))
+                return out
+
+            return run, lambda: self.library.alibi_kv_cache_destroy(cache)
+
+        return prepare
+
     def visited(self, inputs, tolerance):
         q, k, v, _ = inputs
         out = torch.empty_like(q)
@@ -206,6 +225,79 @@ def flash_attention_library(path, deterministic):
     return prepare
 
 
+def flash_attention_decode(path):
+    """Its kernels for a cache, with as many splits as its package chooses (num_splits_heuristic)."""
+    if path is None:
+        raise Left("no --flash-attention LIBRARY")
+    library = ctypes.CDLL(str(path))
+
+    def splits_of(rows, blocks):
+        processors = 2 * torch.cuda.get_device_properties(0).multi_processor_count
+        if rows >= 0.8 * processors:
+            return 1
+        choices = [s for s in range(1, min(128, processors, blocks) + 1)
+                   if s == 1 or -(-blocks // s) != -(-blocks // (s - 1))]
+        efficiency = {s: rows * s / processors / math.ceil(rows * s / processors) for s in choices}
+        return next(s for s in choices if efficiency[s] >= 0.85 * max(efficiency.values()))
+
+    def prepare(q, k, v):
+        batch, length, heads, head_dim = k.shape
+        splits = splits_of(batch * heads, -(-length // (256 if head_dim <= 64 else 128)))
+        slopes, out = torch.tensor(slopes_of(heads), device="cuda"), torch.empty_like(q)
+        lse, lse_sums, sums = (torch.empty(shape, device="cuda") for shape in (
+            (batch, heads), (splits, batch, heads), (splits, batch, heads, head_dim)))
+        first = [ctypes.c_void_p(tensor.data_ptr()) for tensor in (q, k, v, out, lse, slopes)]
+        last = [ctypes.c_void_p(tensor.data_ptr()) for tensor in (sums, lse_sums)]
+        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+
+        def run():
+            status = library.fa2_decode(*first, batch, length, heads, head_dim, splits, *last, stream)
+            if status != 0:
+                raise RuntimeError(f"FlashAttention-2 gave {status}")
+            return out
+
+        run.kept = (slopes, lse, lse_sums, sums)
+        return run, None
+
+    return prepare
+
+
+def flex_decode():
+    module = importlib.import_module("torch.nn.attention.flex_attention")
+    compiled = torch.compile(module.flex_attention, dynamic=False)
+
+    def prepare(q, k, v):
+        slopes = torch.tensor(slopes_of(k.shape[2]), device="cuda")
+        last = k.shape[1] - 1
+        q, k, v = (tensor.transpose(1, 2) for tensor in (q, k, v))
+
+        def score(value, _, head, i, j):
+            return value - slopes[head] * (last - j)
+
+        return lambda: compiled(q, k, v, score_mod=score).transpose(1, 2), None
+
+    return prepare
+
+
+def sdpa_decode(q, k, v):
+    slopes = torch.tensor(slopes_of(k.shape[2]), device="cuda")
+    distance = torch.arange(k.shape[1] - 1, -1, -1, device="cuda").float()
+    bias = (-slopes[:, None] * distance)[None, :, None].to(q.dtype)
+    q, k, v = (tensor.transpose(1, 2) for tensor in (q, k, v))
+    attend = torch.nn.functional.scaled_dot_product_attention
+    return lambda: attend(q, k, v, attn_mask=bias).transpose(1, 2), None
+
+
+def decode_ways(options, alibi):
+    return {
+        "alibi, tolerance 0": lambda: alibi.decode(0.0),
+        "alibi, 2^-11": lambda: alibi.decode(TOLERANCE),
+        "FlashAttention-2, carried": lambda: flash_attention_decode(options.flash_attention),
+        "FlexAttention": flex_decode,
+        "PyTorch SDPA, bias in memory": lambda: sdpa_decode,
+    }
+
+
 def flex_attention(reach):
     """reach(inputs) gives for each head how far it sees; None: all."""
     try:
@@ -272,7 +364,8 @@ def flash_attention_windows(path):
 
 
 def sdpa(inputs):
-    """PyTorch's attention with the bias as a matrix in memory, which is made once and not timed."""
+    """PyTorch's attention with the bias as a matrix in memory, which is made once and not timed. It chooses among its
+    backends; the one without matrices in memory that takes such a bias is the memory-efficient one."""
     _, length, heads, _ = inputs[0].shape
     if heads * length * length * 2 > 6e9:
         raise Left("the bias would take more than 6 GB")
@@ -424,11 +517,62 @@ def all_ways(options, alibi):
     } | ({"FlexAttention, usual windows": lambda: flex_attention(usual_windows)} if options.all else {})
 
 
+def measure_decoding(options, alibi, report, leave_out, save):
+    """One query for each sequence over caches of these lengths."""
+    for length in map(int, options.decode_lengths.split(",")):
+        for head_dim in map(int, options.head_dims.split(",")):
+            heads, batch = 2048 // head_dim, max(1, 16384 // length)
+            k, v = (torch.empty(batch, length, heads, head_dim, device="cuda", dtype=torch.bfloat16).normal_()
+                    for _ in range(2))
+            q = torch.randn(batch, 1, heads, head_dim, device="cuda").bfloat16()
+            works, ends = {}, []
+            for name, make in decode_ways(options, alibi).items():
+                try:
+                    work, end = make()(q, k, v)
+                    found = work().float().clone()
+                    torch.cuda.synchronize()
+                    ends += [end] if end else []
+                    if name == "alibi, tolerance 0":
+                        wanted = decoded_in_float64(q, k, v)
+                    error = ((found - wanted).abs().max() / wanted.abs().max()).item()
+                    if not error <= 0.02:
+                        raise Left(f"wrong: the error against float64 is {error:.2g}")
+                    works[name] = work
+                except Exception as error:
+                    leave_out(f"{name}, decoding, head_dim {head_dim}, length {length}", error)
+            times = time_in_turns(works, options.seconds)
+            bytes_read = 2 * k.numel() * k.element_size()
+            print(f"\nhead_dim {head_dim}, {length} cached keys, batch {batch}, heads {heads}, decoding")
+            for name, ms in times.items():
+                rate = bytes_read / ms * 1e-6
+                print(f"  {name:42} {ms:9.4f} ms {rate:8.0f} GB/s  {ms / times.get('alibi, 2^-11', math.nan):6.2f} times "
+                      "alibi's at 2^-11", flush=True)
+                report["points"].append({"way": name, "pass": "decode", "head_dim": head_dim, "length": length,
+                                         "batch": batch, "heads": heads, "ms": ms, "gbps": rate})
+            for end in ends:
+                end()
+            del k, v, works
+            torch.cuda.empty_cache()
+            save()
+
+
+def decoded_in_float64(q, k, v):
+    slopes = torch.tensor(slopes_of(k.shape[2]), device="cuda").double()
+    distance = torch.arange(k.shape[1] - 1, -1, -1, device="cuda").double()
+    result = []
+    for head in range(k.shape[2]):  # one at a time, to save memory
+        scores = (k[:, :, head].double() @ q[:, 0, head].double()[:, :, None])[..., 0] / math.sqrt(q.shape[-1])
+        weights = torch.softmax(scores - slopes[head] * distance, dim=-1)
+        result.append((weights[:, None] @ v[:, :, head].double())[:, 0])
+    return torch.stack(result, dim=1)[:, None].float()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--library", type=pathlib.Path, required=True, help="alibi's operator as a shared library")
     parser.add_argument("--json", type=pathlib.Path)
-    parser.add_argument("--lengths", default="8192,2048,16384")
+    parser.add_argument("--lengths", default="8192,2048,16384,65536")
+    parser.add_argument("--decode-lengths", default="4096,32768,262144,1048576")
     parser.add_argument("--head-dims", default="64,128")
     parser.add_argument("--tokens", type=int, default=16384)
     parser.add_argument("--seconds", type=float, default=0.3, help="for each way at each shape")
@@ -507,6 +651,8 @@ def main():
             del inputs, works
             torch.cuda.empty_cache()
             save()
+    if time.monotonic() - start < options.budget:
+        measure_decoding(options, alibi, report, leave_out, save)
     return 1 if report.get("failed") else 0
 
 

@@ -9,8 +9,9 @@
 namespace {
 
 /// The tensors are contiguous [batch, length, heads, head_dim] in bfloat16; lse is [batch, heads, length].
+/// q and out have `queries` rows, which are the last of the `length` positions.
 void describe(flash::Flash_fwd_params& p, void* q, void* k, void* v, void* out, float* lse, const float* slopes,
-              int batch, int length, int heads, int head_dim) {
+              int batch, int queries, int length, int heads, int head_dim) {
   const auto rounded = [](int x, int multiple) { return (x + multiple - 1) / multiple * multiple; };
   p.q_ptr = q;
   p.k_ptr = k;
@@ -19,12 +20,15 @@ void describe(flash::Flash_fwd_params& p, void* q, void* k, void* v, void* out, 
   p.softmax_lse_ptr = lse;
   p.q_row_stride = p.k_row_stride = p.v_row_stride = p.o_row_stride = int64_t{heads} * head_dim;
   p.q_head_stride = p.k_head_stride = p.v_head_stride = p.o_head_stride = head_dim;
-  p.q_batch_stride = p.k_batch_stride = p.v_batch_stride = p.o_batch_stride = int64_t{length} * heads * head_dim;
+  p.q_batch_stride = p.o_batch_stride = int64_t{queries} * heads * head_dim;
+  p.k_batch_stride = p.v_batch_stride = int64_t{length} * heads * head_dim;
   p.b = batch;
   p.h = p.h_k = heads;
   p.h_h_k_ratio = 1;
-  p.seqlen_q = p.seqlen_k = length;
-  p.seqlen_q_rounded = p.seqlen_k_rounded = rounded(length, 128);
+  p.seqlen_q = queries;
+  p.seqlen_k = length;
+  p.seqlen_q_rounded = rounded(queries, 128);
+  p.seqlen_k_rounded = rounded(length, 128);
   p.d = head_dim;
   p.d_rounded = rounded(head_dim, 32);
   p.scale_softmax = 1 / std::sqrt(static_cast<float>(head_dim));
@@ -53,12 +57,32 @@ int fa2_rounded(int length) { return (length + 127) / 128 * 128; }
 int fa2_forward(void* q, void* k, void* v, void* out, float* lse, const float* slopes, int batch, int length, int heads,
                 int head_dim, void* stream) {
   flash::Flash_fwd_params p = {};
-  describe(p, q, k, v, out, lse, slopes, batch, length, heads, head_dim);
+  describe(p, q, k, v, out, lse, slopes, batch, length, length, heads, head_dim);
   const auto queue = static_cast<cudaStream_t>(stream);
   if (head_dim == 64) {
     flash::run_mha_fwd_<cutlass::bfloat16_t, 64, true>(p, queue);
   } else if (head_dim == 128) {
     flash::run_mha_fwd_<cutlass::bfloat16_t, 128, true>(p, queue);
+  } else {
+    return -1;
+  }
+  return last_error();
+}
+
+/// One query for each sequence, over the keys of a cache. With splits > 1 out_sums is [splits, batch, heads, head_dim]
+/// and lse_sums [splits, batch, heads]. Its package chooses the number in num_splits_heuristic().
+int fa2_decode(void* q, void* k, void* v, void* out, float* lse, const float* slopes, int batch, int length, int heads,
+               int head_dim, int splits, float* out_sums, float* lse_sums, void* stream) {
+  flash::Flash_fwd_params p = {};
+  describe(p, q, k, v, out, lse, slopes, batch, 1, length, heads, head_dim);
+  p.num_splits = splits;
+  p.oaccum_ptr = out_sums;
+  p.softmax_lseaccum_ptr = lse_sums;
+  const auto queue = static_cast<cudaStream_t>(stream);
+  if (head_dim == 64) {
+    flash::run_mha_fwd_splitkv_dispatch<cutlass::bfloat16_t, 64, true>(p, queue);
+  } else if (head_dim == 128) {
+    flash::run_mha_fwd_splitkv_dispatch<cutlass::bfloat16_t, 128, true>(p, queue);
   } else {
     return -1;
   }
@@ -71,7 +95,7 @@ int fa2_backward(void* dout, void* q, void* k, void* v, void* out, float* lse, c
                  void* dv, float* softmax_sums, float* dq_sums, int splits, int batch, int length, int heads,
                  int head_dim, void* stream) {
   flash::Flash_bwd_params p = {};
-  describe(p, q, k, v, out, lse, slopes, batch, length, heads, head_dim);
+  describe(p, q, k, v, out, lse, slopes, batch, length, length, heads, head_dim);
   p.do_ptr = dout;
   p.dq_ptr = dq;
   p.dk_ptr = dk;
