@@ -16,6 +16,7 @@ import pathlib
 import statistics
 import sys
 import time
+import warnings
 
 try:
     import torch
@@ -307,6 +308,7 @@ def flex_attention(reach):
     for limit in ("recompile_limit", "cache_size_limit", "accumulated_recompile_limit", "accumulated_cache_size_limit"):
         if hasattr(torch._dynamo.config, limit):  # each shape is compiled again; beyond the limit it is not compiled
             setattr(torch._dynamo.config, limit, 1024)
+    warnings.filterwarnings("ignore", "_compile flag on create_block_mask")
     compiled = torch.compile(module.flex_attention, dynamic=False)
 
     def prepare(inputs):

@@ -8,6 +8,7 @@ It needs the package alibi_attention with kernels for GPUs (docs/how-to/gpu.md).
 """
 
 import argparse
+import importlib
 import json
 import pathlib
 import statistics
@@ -67,7 +68,7 @@ def flash_attention(path):
 
 
 def flex_attention():
-    module = torch.nn.attention.flex_attention
+    module = importlib.import_module("torch.nn.attention.flex_attention")
     compiled = torch.compile(module.flex_attention, dynamic=False)
     slopes = torch.tensor(peers.slopes_of(HEADS), device="cuda")
     masks = {}

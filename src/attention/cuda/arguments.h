@@ -42,13 +42,19 @@ struct HeadRank {
   int32_t head, begin, size;
 };
 
-/// Number of query rows and keys that the combined gradient kernel computes at a time, and the shared memory that it
-/// needs.
-inline constexpr int both_rows = 64, both_keys = 128;
-inline constexpr int both_shared_bytes(int columns) {
+/// The combined gradient kernel computes 128 keys and 64 or 128 query rows at a time. 128 rows need fewer loads and
+/// barriers, but more shared memory and, with more than 64 columns, too many registers.
+inline constexpr int both_keys = 128;
+inline constexpr int both_shared_bytes(int columns, int both_rows) {
   constexpr int value = 2, stages = 2, terms = 8, known = 64 + 2 * 64;
   return value * (2 * both_keys * columns + stages * 2 * both_rows * columns + 2 * both_rows * both_keys) +
          stages * both_rows * terms + known;
+}
+
+/// Number of query rows for a GPU with so much shared memory, or 0 if it has too little for the combined kernel.
+inline constexpr int both_rows_for(int columns, int shared_bytes) {
+  if (columns <= 64 && both_shared_bytes(columns, 128) <= shared_bytes) return 128;
+  return columns <= 128 && both_shared_bytes(columns, 64) <= shared_bytes ? 64 : 0;
 }
 
 /// The arguments of all kernels of a call.
@@ -133,6 +139,7 @@ struct BackwardArguments {
   float* dq_sums;     ///< [tiles][tile_rows / both_rows][both_rows * columns]
   int32_t* counters;  ///< [tiles][tile_rows / both_rows]: number of blocks that have added their part
   int32_t* ticket;    ///< number of the next task
+  int32_t both_rows;  ///< query rows that the kernel computes at a time
   int64_t rows;       ///< batch * heads * queries
   int32_t slopes_per_batch, slopes_symmetric;
 };

@@ -6,20 +6,21 @@
 
 ALIBI_LANES_BEGIN
 
-/// A thread block sums dk and dv for 128 keys of a key/value head. It visits 64 query rows at a time, of one head of
-/// the group after the other. Weights and ds pass through shared memory, because the five products distribute their
-/// operands over the warps in different ways:
+/// A thread block sums dk and dv for 128 keys of a key/value head. It visits 64 or 128 query rows at a time, of one
+/// head of the group after the other. Weights and ds pass through shared memory, because the five products distribute
+/// their operands over the warps in different ways. Loads from shared memory take most of the time, and a warp needs
+/// the fewest for squares:
 ///
-///   scores, dp   each warp 16 rows and 64 keys
-///   dk, dv       each warp 16 keys and all columns
-///   dq           each warp 16 rows and half of the columns
+///   scores, dp   each warp 32 rows and a quarter of the keys, or half of them with 128 rows
+///   dk, dv       each warp 32 keys and half of the columns
+///   dq           each warp 32 rows and a part of the columns
 ///
-/// dq of 64 rows is the sum of parts from several thread blocks. They add their parts in float32 one after the other,
-/// from the last keys to the first. A counter for the rows determines which block is next. The last block writes dq. So
-/// the order, and therefore every bit, is the same in every run. A block takes its task by a ticket, so it only waits
-/// for blocks that started earlier. Each block starts with the first rows that see its keys, so causal blocks reach a
-/// tile one after the other without waiting.
-template <Type type, int columns>
+/// dq of these rows is the sum of parts from several thread blocks. They add their parts in float32 one after the
+/// other, from the last keys to the first. A counter for the rows determines which block is next. The last block writes
+/// dq. So the order, and therefore every bit, is the same in every run. A block takes its task by a ticket, so it only
+/// waits for blocks that started earlier. Each block starts with the first rows that see its keys, so causal blocks
+/// reach a tile one after the other without waiting.
+template <Type type, int columns, int both_rows>
 struct BothGradients {
   using Arguments = BackwardArguments;
   using Operand = Tile<columns>;
@@ -27,15 +28,19 @@ struct BothGradients {
   static constexpr int threads = 256, warps = threads / 32;
   static constexpr int rows = both_rows, keys = both_keys, blocks = keys / block_keys;
   using Weights = Tile<keys>;
-  static constexpr int step_keys = columns <= 64 ? 64 : 32;  ///< processes this many keys at a time, to save registers
-  static constexpr int n = step_keys / 8;
-  static constexpr int dq_columns = columns / 2;
+  static constexpr int m = 2, row_groups = rows / (16 * m);  ///< for scores and dp, each warp has 16 * m rows
+  static constexpr int warp_keys = keys / (warps / row_groups), n = warp_keys / 8;
+  static constexpr int key_m = 2, key_groups = keys / (16 * key_m);  ///< for dk and dv, each warp has 16 * key_m keys
+  static constexpr int key_columns = columns / (warps / key_groups);
+  static constexpr int dq_m = columns * rows < 64 * 64 ? 1 : 2;  ///< for dq, each warp has 16 * dq_m rows
+  static constexpr int dq_groups = rows / (16 * dq_m), dq_columns = columns / (warps / dq_groups);
   static constexpr int tile = tile_rows(columns), parts = tile / rows;  ///< tile size of the forward pass
   static constexpr int blocks_at_once = 1;
   /// Threads with tasks of their own. They are in different warps, so that no warp waits for memory more often than
   /// others.
   static constexpr int describes_step = 0, raises_counter = 32, waits_for_turn = 64;
-  static_assert(rows / 16 * blocks == warps && keys / 16 == warps);
+  static_assert(block_keys % warp_keys == 0 && block_keys % (16 * key_m) == 0);
+  static_assert(key_columns % 16 == 0 && dq_columns % 16 == 0);
 
   /// Kept in shared memory to save registers.
   struct Known {
@@ -71,10 +76,10 @@ struct BothGradients {
   static constexpr uint32_t step_at = known_at + 64;  ///< offsets within each stage
   static constexpr int shared_bytes = static_cast<int>(step_at) + 2 * sizeof(Step);
   static_assert(sizeof(Known) <= 64);
-  static_assert(shared_bytes == both_shared_bytes(columns));
+  static_assert(shared_bytes == both_shared_bytes(columns, rows));
 
   const Arguments& a;
-  Sums<columns / 8> dk[1], dv[1];
+  Sums<key_columns / 8> dk[key_m], dv[key_m];
   int to_raise = -1;  ///< the counter of the previous rows, raised when all threads have stored their sums
 
   static ALIBI_LANE void run(const Arguments& a) {
@@ -103,8 +108,11 @@ struct BothGradients {
     bool more = steps.advance(task, sequence);
     if (more) copy_step(steps.head, steps.step * rows, 0);
     copies_commit();
-    dk[0].clear();
-    dv[0].clear();
+    ALIBI_UNROLLED
+    for (int i = 0; i < key_m; ++i) {
+      dk[i].clear();
+      dv[i].clear();
+    }
     uint32_t stage = 0;
     ALIBI_NOT_UNROLLED
     while (more) {
@@ -126,13 +134,20 @@ struct BothGradients {
   ALIBI_LANE void write_keys() {
     const auto [task, sequence] = known();
     const int key = task.tile * block_keys, size = a.call.head_dim, warp = thread_index() / 32;
-    const float scales[2] = {a.call.scale, a.call.scale}, ones[2] = {1, 1};
-    write_rows<type, Operand>(dk, scales, k_at, warp * 16,
+    const int own_key = warp % key_groups * 16 * key_m, first = warp / key_groups * key_columns;
+    const int last = first + key_columns < size ? first + key_columns : size;
+    float scales[2 * key_m], ones[2 * key_m];
+    ALIBI_UNROLLED
+    for (int r = 0; r < 2 * key_m; ++r) {
+      scales[r] = a.call.scale;
+      ones[r] = 1;
+    }
+    write_rows<type, Operand>(dk, scales, k_at, own_key,
                               writable_rows_of(a.dk, sequence.batch, sequence.key_begin, task.head), a.dk.row_stride,
-                              key + warp * 16, sequence.keys, 0, size);
-    write_rows<type, Operand>(dv, ones, v_at, warp * 16,
+                              key + own_key, sequence.keys, first, last, first / 8);
+    write_rows<type, Operand>(dv, ones, v_at, own_key,
                               writable_rows_of(a.dv, sequence.batch, sequence.key_begin, task.head), a.dv.row_stride,
-                              key + warp * 16, sequence.keys, 0, size);
+                              key + own_key, sequence.keys, first, last, first / 8);
   }
 
   ALIBI_LANE void raise() {
@@ -166,7 +181,7 @@ struct BothGradients {
     }
   }
 
-  /// The five products for 64 rows of a head.
+  /// The five products for some rows of a head.
   ALIBI_LANE void take_rows(uint32_t stage) {
     make_scores(stage);
     wait_for_turn(stage);
@@ -176,38 +191,41 @@ struct BothGradients {
 
   /// Computes p and ds and writes them to shared memory.
   ALIBI_LANE void make_scores(uint32_t stage) const {
-    const int warp = thread_index_here() / 32, row_16 = warp % 4 * 16, half = warp / 4;
-    if (!is_visited(half, stage)) return;
-    ALIBI_UNROLLED
-    for (int part = 0; part < block_keys / step_keys; ++part) {
-      make_p_and_ds(row_16, half * block_keys + part * step_keys, stage);
-    }
+    const int warp = thread_index_here() / 32, key = warp / row_groups * warp_keys;
+    if (is_visited(key / block_keys, stage)) make_p_and_ds(warp % row_groups * 16 * m, key, stage);
   }
 
   /// The products that use p and ds.
   ALIBI_LANE void add_products(uint32_t stage) {
-    const int thread = thread_index_here();
-    const int warp = thread / 32, lane = thread % 32, row_16 = warp % 4 * 16, half = warp / 4;
-    if (is_visited(half, stage)) {  // the warp's 16 keys lie in the half whose scores it computed
-      add_transposed(dv, p_at, warp, lane, dout_at + stage * stage_bytes);
-      add_transposed(dk, ds_at, warp, lane, q_at + stage * stage_bytes);
+    const int thread = thread_index_here(), warp = thread / 32, lane = thread % 32;
+    const int key = warp % key_groups * 16 * key_m;
+    if (is_visited(key / block_keys, stage)) {
+      const int first = warp / key_groups * key_columns / 16;
+      add_transposed(dv, p_at, key, lane, dout_at + stage * stage_bytes, first);
+      add_transposed(dk, ds_at, key, lane, q_at + stage * stage_bytes, first);
     }
+    const int row = warp % dq_groups * 16 * dq_m, column = warp / dq_groups * dq_columns;
+    constexpr int lanes = 32 * 4, of_fragment = dq_columns / 8 * lanes;
     const Turn turn = Step::at(stage).turn;
-    float* const sums =
-        a.dq_sums + (int64_t{turn.counter} * warps + warp) * (dq_columns / 8 * 32 * 4) + int64_t{lane} * 4;
-    Sums<dq_columns / 8> dq, others;  // the sums of the earlier blocks arrive while this block's are computed
-    dq.clear();
-    others.clear();
-    if (turn.number > 0) load_from_others(others.at, sums);
+    float* const sums = a.dq_sums + (int64_t{turn.counter} * warps + warp) * (dq_m * of_fragment) + int64_t{lane} * 4;
+    Sums<dq_columns / 8> dq[dq_m], others[dq_m];  // the sums of the earlier blocks arrive while these are computed
+    ALIBI_UNROLLED
+    for (int i = 0; i < dq_m; ++i) {
+      dq[i].clear();
+      others[i].clear();
+      if (turn.number > 0) load_from_others(others[i].at, sums + i * of_fragment);
+    }
     ALIBI_UNROLLED
     for (int block = 0; block < blocks; ++block) {
       if (!is_visited(block, stage)) continue;
-      add_dq(dq, rows_of_16<Weights>(ds_at, row_16, lane), rows_of_16<Operand>(k_at, 0, lane), block * block_keys / 16,
-             half);
+      add_dq(dq, rows_of_16<Weights>(ds_at, row, lane), rows_of_16<Operand>(k_at, 0, lane), block * block_keys / 16,
+             column / 16);
     }
-    dq.add(others);
-    if (turn.number == turn.last) return write_queries(dq, stage, row_16, half, lane);
-    store_for_others(sums, dq.at);
+    ALIBI_UNROLLED
+    for (int i = 0; i < dq_m; ++i) dq[i].add(others[i]);
+    if (turn.number == turn.last) return write_queries(dq, stage, row, column, lane);
+    ALIBI_UNROLLED
+    for (int i = 0; i < dq_m; ++i) store_for_others(sums + i * of_fragment, dq[i].at);
     to_raise = turn.counter;
   }
 
@@ -229,20 +247,22 @@ struct BothGradients {
     if (turn.number > 0) wait_for_count(a.counters + turn.counter, turn.number);
   }
 
-  ALIBI_LANE void write_queries(const Sums<dq_columns / 8>& dq, uint32_t stage, int row_16, int half, int lane) const {
+  ALIBI_LANE void write_queries(const Sums<dq_columns / 8> (&dq)[dq_m], uint32_t stage, int first_row, int first_column,
+                                int lane) const {
     const SequenceRows sequence = known().sequence;
     const Step step = Step::at(stage);
     uint16_t* const to = writable_rows_of(a.dq, sequence.batch, int64_t{sequence.query_begin} + step.row, step.head);
     ALIBI_UNROLLED
-    for (int r = 0; r < 2; ++r) {
-      const int at = row_16 + lane / 4 + 8 * r;
+    for (int r = 0; r < 2 * dq_m; ++r) {
+      const int at = first_row + lane / 4 + 8 * r;
       if (step.row + at >= sequence.queries) continue;
       ALIBI_UNROLLED
       for (int j = 0; j < dq_columns / 8; ++j) {
-        const int column = half * dq_columns + 8 * j + lane % 4 * 2;
+        const int column = first_column + 8 * j + lane % 4 * 2;
         if (column >= a.call.head_dim) continue;
+        const float* const values = dq[r / 2].at[j] + r % 2 * 2;
         *reinterpret_cast<uint32_t*>(to + at * a.dq.row_stride + column) =
-            pack<type>(dq.at[j][2 * r] * a.call.scale, dq.at[j][2 * r + 1] * a.call.scale);
+            pack<type>(values[0] * a.call.scale, values[1] * a.call.scale);
       }
     }
   }
@@ -251,25 +271,27 @@ struct BothGradients {
     return shared_load<RowTerms>(terms_at + stage * terms_bytes + static_cast<uint32_t>(at * sizeof(RowTerms)));
   }
 
-  /// Computes p and ds for 16 rows and `step_keys` keys, both given by their place in the tiles.
-  ALIBI_LANE void make_p_and_ds(int row_16, int first, uint32_t stage) const {
-    const int lane = thread_index_here() % 32, own = row_16 + lane / 4;
+  /// Computes p and ds for the warp's rows and keys, both given by their place in the tiles.
+  ALIBI_LANE void make_p_and_ds(int row, int first, uint32_t stage) const {
+    const int lane = thread_index_here() % 32, own = row + lane / 4;
     const uint32_t below = static_cast<uint32_t>(first) * Operand::row_bytes;
-    Sums<n> p[1], ds[1];
-    multiply_rows<type, Operand>(p, rows_of_16<Operand>(q_at + stage * stage_bytes, row_16, lane),
+    Sums<n> p[m], ds[m];
+    multiply_rows<type, Operand>(p, rows_of_16<Operand>(q_at + stage * stage_bytes, row, lane),
                                  columns_of_16<Operand>(k_at + below, lane));
     make_weights(own, known().task.tile * block_keys + first, stage, p);
-    const float start[2] = {-term(stage, own).delta, -term(stage, own + 8).delta};
-    multiply_rows<type, Operand>(ds, rows_of_16<Operand>(dout_at + stage * stage_bytes, row_16, lane),
+    float start[2 * m];
+    ALIBI_UNROLLED
+    for (int r = 0; r < 2 * m; ++r) start[r] = -term(stage, own + 8 * r).delta;
+    multiply_rows<type, Operand>(ds, rows_of_16<Operand>(dout_at + stage * stage_bytes, row, lane),
                                  columns_of_16<Operand>(v_at + below, lane), start);
     static_assert(8 % n == 0, "the first chunk is a multiple of n, so the address of the next chunks differs by XOR");
     ALIBI_UNROLLED
-    for (int r = 0; r < 2; ++r) {
+    for (int r = 0; r < 2 * m; ++r) {
       const uint32_t first_to = Weights::address(0, own + 8 * r, first / 8) + static_cast<uint32_t>(lane % 4 * 4);
       ALIBI_UNROLLED
       for (int j = 0; j < n; ++j) {
-        const float* const d = ds[0].at[j] + 2 * r;
-        const float* const weight = p[0].at[j] + 2 * r;
+        const float* const d = ds[r / 2].at[j] + r % 2 * 2;
+        const float* const weight = p[r / 2].at[j] + r % 2 * 2;
         const uint32_t to = first_to ^ static_cast<uint32_t>(j * 16);
         shared_store(p_at + to, pack<type>(weight[0], weight[1]));
         shared_store(ds_at + to, pack<type>(weight[0] * d[0], weight[1] * d[1]));
@@ -277,58 +299,70 @@ struct BothGradients {
     }
   }
 
-  /// sums += w' b. w has 64 x 128 values, of which the warp's 16 columns are used; b has 64 rows.
-  static ALIBI_LANE void add_transposed(Sums<columns / 8> (&sums)[1], uint32_t w, int warp, int lane, uint32_t b) {
+  /// sums += w' b, for 16 * key_m columns of w from `key` on and for key_columns of b from column 16 * first on. w and
+  /// b have `rows` rows.
+  static ALIBI_LANE void add_transposed(Sums<key_columns / 8> (&sums)[key_m], uint32_t w, int key, int lane, uint32_t b,
+                                        int first) {
     const Reader left_reader = columns_of_16<Weights>(w, lane), right_reader = rows_of_16<Operand>(b, 0, lane);
     ALIBI_UNROLLED
     for (int k = 0; k < rows; k += 16) {
-      uint32_t left[4];
-      load4_transposed(left, left_reader.address<Weights>(k, warp));
+      uint32_t left[key_m][4];
       ALIBI_UNROLLED
-      for (int j = 0; j < columns / 8; j += 2) {
+      for (int i = 0; i < key_m; ++i) load4_transposed(left[i], left_reader.address<Weights>(k, key / 16 + i));
+      ALIBI_UNROLLED
+      for (int j = 0; j < key_columns / 8; j += 2) {
         uint32_t right[4];
-        load4_transposed(right, right_reader.address<Operand>(k, j / 2));
-        multiply<type>(sums[0].at[j], left, right[0], right[1]);
-        multiply<type>(sums[0].at[j + 1], left, right[2], right[3]);
+        load4_transposed(right, right_reader.address<Operand>(k, first + j / 2));
+        ALIBI_UNROLLED
+        for (int i = 0; i < key_m; ++i) {
+          multiply<type>(sums[i].at[j], left[i], right[0], right[1]);
+          multiply<type>(sums[i].at[j + 1], left[i], right[2], right[3]);
+        }
       }
     }
   }
-  /// Adds to sums the products over 64 keys, from key 16 * first on, for half of the columns.
-  static ALIBI_LANE void add_dq(Sums<dq_columns / 8>& sums, Reader ds, Reader k, int first, int half) {
+  /// Adds to sums the products over 64 keys, from key 16 * step on, for dq_columns from column 16 * first on.
+  static ALIBI_LANE void add_dq(Sums<dq_columns / 8> (&sums)[dq_m], Reader ds, Reader k, int step, int first) {
     ALIBI_UNROLLED
-    for (int step = first; step < first + block_keys / 16; ++step) {
-      uint32_t left[4];
-      load4(left, ds.address<Weights>(0, step));
+    for (const int end = step + block_keys / 16; step < end; ++step) {
+      uint32_t left[dq_m][4];
+      ALIBI_UNROLLED
+      for (int i = 0; i < dq_m; ++i) load4(left[i], ds.address<Weights>(16 * i, step));
       ALIBI_UNROLLED
       for (int j = 0; j < dq_columns / 8; j += 2) {
         uint32_t right[4];
-        load4_transposed(right, k.address<Operand>(16 * step, half * dq_columns / 16 + j / 2));
-        multiply<type>(sums.at[j], left, right[0], right[1]);
-        multiply<type>(sums.at[j + 1], left, right[2], right[3]);
+        load4_transposed(right, k.address<Operand>(16 * step, first + j / 2));
+        ALIBI_UNROLLED
+        for (int i = 0; i < dq_m; ++i) {
+          multiply<type>(sums[i].at[j], left[i], right[0], right[1]);
+          multiply<type>(sums[i].at[j + 1], left[i], right[2], right[3]);
+        }
       }
     }
   }
 
-  /// Replaces the scores of the rows `own` and `own` + 8 and of the keys from `key` on by weights.
-  ALIBI_LANE void make_weights(int own, int key, uint32_t stage, Sums<n> (&p)[1]) const {
+  /// Replaces the scores of the row `own` and every eighth after it, and of the keys from `key` on, by weights.
+  ALIBI_LANE void make_weights(int own, int key, uint32_t stage, Sums<n> (&p)[m]) const {
     const TileRows there = Step::at(stage).there;
-    const int own_key = thread_index_here() % 4 * 2, end = key + step_keys;
+    const int own_key = thread_index_here() % 4 * 2, end = key + warp_keys;
     if (there.is_plain(key, end)) {
-      const float lse2[2] = {term(stage, own).lse2, term(stage, own + 8).lse2};
+      float lse2[2 * m];
+      ALIBI_UNROLLED
+      for (int r = 0; r < 2 * m; ++r) lse2[r] = term(stage, own + 8 * r).lse2;
       make_plain_weights(there, own, key + own_key, there.rise(end), a.call.scale2, lse2, p);
       return;
     }
     const Step step = Step::at(stage);
     const Place place(a.call, known().sequence, step.head);
     ALIBI_UNROLLED
-    for (int r = 0; r < 2; ++r) {
+    for (int r = 0; r < 2 * m; ++r) {
       const RowSight sight(place, step.row + own + 8 * r);
       const float lse2 = term(stage, own + 8 * r).lse2;
       ALIBI_UNROLLED
       for (int j = 0; j < n; ++j) {
         ALIBI_UNROLLED
         for (int e = 0; e < 2; ++e) {
-          float& score = p[0].at[j][2 * r + e];
+          float& score = p[r / 2].at[j][r % 2 * 2 + e];
           score = sight.biased(place.before, place.after, key + own_key + 8 * j + e, score * a.call.scale2);
           score = power_of_2(score - lse2);
         }
@@ -336,5 +370,10 @@ struct BothGradients {
     }
   }
 };
+
+template <Type type, int columns>
+using BothGradientsOf64Rows = BothGradients<type, columns, 64>;
+template <Type type, int columns>
+using BothGradientsOf128Rows = BothGradients<type, columns, 128>;
 
 ALIBI_LANES_END

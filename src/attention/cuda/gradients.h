@@ -114,7 +114,7 @@ struct FindVisitingTiles {
   /// For the combined gradient kernel: clears the counters of the tile, and dq of rows to which no block contributes.
   static ALIBI_LANE void begin_tile(const Arguments& a, const Place& place, const SequenceRows& sequence, int head,
                                     int tile, int tiles) {
-    const int rows = a.call.tile_rows, parts = rows / both_rows;
+    const int rows = a.call.tile_rows, both_rows = a.both_rows, parts = rows / both_rows;
     const int64_t number = (int64_t{sequence.tiles_before} * a.call.heads + int64_t{head} * tiles + tile) * parts;
     for (int part = 0; part < parts; ++part) {
       a.counters[number + part] = 0;

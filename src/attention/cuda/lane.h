@@ -15,6 +15,8 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
+#include <atomic>
+
 #define ALIBI_LANE __device__ __forceinline__
 #define ALIBI_UNROLLED _Pragma("unroll")
 #define ALIBI_UNROLLED_BY_8 _Pragma("unroll 8")
@@ -191,10 +193,17 @@ template <class Body>
 int launch(int64_t blocks, const typename Body::Arguments& arguments, void* stream) {
   if (blocks == 0) return cudaSuccess;
   constexpr int granted = 48 << 10;
-  if (Body::shared_bytes > granted) {
-    const cudaError_t error =
-        cudaFuncSetAttribute(run<Body>, cudaFuncAttributeMaxDynamicSharedMemorySize, Body::shared_bytes);
-    if (error != cudaSuccess) return error;
+  if (Body::shared_bytes > granted) {  // asked for once on each GPU; the call also clears errors of other libraries
+    static std::atomic<uint64_t> asked = 0;
+    int device = 0;
+    if (const cudaError_t error = cudaGetDevice(&device); error != cudaSuccess) return error;
+    const uint64_t bit = device < 64 ? uint64_t{1} << device : 0;
+    if ((asked & bit) == 0) {
+      const cudaError_t error =
+          cudaFuncSetAttribute(run<Body>, cudaFuncAttributeMaxDynamicSharedMemorySize, Body::shared_bytes);
+      if (error != cudaSuccess) return error;
+      asked |= bit;
+    }
   }
   // This returns the error of this launch. cudaGetLastError() could also return an earlier error of another library.
   void* pointers[] = {const_cast<typename Body::Arguments*>(&arguments)};

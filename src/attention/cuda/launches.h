@@ -20,7 +20,7 @@ int launch_for_columns(const Arguments& a, int64_t blocks, void* stream) {
   if constexpr (most > 128) {
     if (a.call.head_dim > 128) return launch<Kernel<type, 256>>(blocks, a, stream);
   }
-  return launch<Kernel<type, 128>>(blocks, a, stream);
+  return launch < Kernel<type, most<128 ? most : 128>>(blocks, a, stream);
 }
 template <template <Type, int> class Kernel, int most = 256, class Arguments>
 int launch_for(const Arguments& a, int64_t blocks, Type type, void* stream) {
@@ -51,7 +51,10 @@ inline Launches all_launches() {
   };
   all.visiting_tiles = launch_for_any<FindVisitingTiles>;
   all.query_gradients = launch_for<QueryGradients>;
-  all.both_gradients = launch_for<BothGradients, 128>;
+  all.both_gradients = [](const BackwardArguments& a, int64_t blocks, Type type, void* stream) {
+    return a.both_rows == 128 ? launch_for<BothGradientsOf128Rows, 64>(a, blocks, type, stream)
+                              : launch_for<BothGradientsOf64Rows, 128>(a, blocks, type, stream);
+  };
   all.key_gradients = launch_for<KeyGradients>;
   all.add_slopes = launch_for_any<AddSlopes>;
   all.cached_centres = launch_for<CachedCentres>;

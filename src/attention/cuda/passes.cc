@@ -188,8 +188,9 @@ bool backward(const Machine& machine, const Problem& problem, const AttentionSta
   const Made<VisitingTiles> visiting(machine, sequences * problem.heads);
   // Uses one kernel for all gradients if possible.
   const int columns = problem.head_dim <= 32 ? 32 : problem.head_dim <= 64 ? 64 : 128;
-  const bool both =
-      problem.head_dim <= columns && sums.dslopes == nullptr && both_shared_bytes(columns) <= machine.shared_bytes();
+  const int both_rows =
+      problem.head_dim <= columns && sums.dslopes == nullptr ? both_rows_for(columns, machine.shared_bytes()) : 0;
+  const bool both = both_rows > 0;
   const int64_t parts = both ? call.tiles() * (tile_rows(problem.head_dim) / both_rows) : 0;
   const Made<float> dq_sums(machine, parts * both_rows * columns);
   const Made<int32_t> counters(machine, both ? parts + 1 : 0);
@@ -209,6 +210,7 @@ bool backward(const Machine& machine, const Problem& problem, const AttentionSta
                                        .dq_sums = dq_sums.get(),
                                        .counters = counters.get(),
                                        .ticket = both ? counters.get() + parts : nullptr,
+                                       .both_rows = both_rows,
                                        .rows = rows,
                                        .slopes_per_batch = problem.biases->slopes_per_sequence,
                                        .slopes_symmetric = problem.biases->slopes_symmetric};

@@ -191,11 +191,12 @@ ALIBI_LANE void add_product(Sums<width> (&sums)[m], const Fragment<n> (&w)[m], R
 }
 
 /// Writes the warp's sums, times a factor for each row, to the rows of `to` from `row` on. Rows from `end` on and
-/// columns from `end_column` on are not written. The sums pass through the warp's own rows of a tile that no other warp
-/// reads.
+/// columns from `end_column` on are not written. The sums pass through the warp's own rows of a tile, from
+/// `first_chunk` on, that no other warp reads.
 template <Type type, class Layout, int m, int n>
 ALIBI_LANE void write_rows(const Sums<n> (&sums)[m], const float (&factors)[2 * m], uint32_t tile, int tile_row,
-                           uint16_t* to, int64_t stride, int row, int end, int first_column, int end_column) {
+                           uint16_t* to, int64_t stride, int row, int end, int first_column, int end_column,
+                           int first_chunk = 0) {
   const int lane = thread_index() % 32;
   warp_sync();
   ALIBI_UNROLLED
@@ -205,7 +206,7 @@ ALIBI_LANE void write_rows(const Sums<n> (&sums)[m], const float (&factors)[2 * 
       const float factor = factors[2 * i + r];
       ALIBI_UNROLLED
       for (int j = 0; j < n; ++j) {
-        const uint32_t at = Layout::address(tile, tile_row + 16 * i + 8 * r + lane / 4, j);
+        const uint32_t at = Layout::address(tile, tile_row + 16 * i + 8 * r + lane / 4, first_chunk + j);
         shared_store(at + static_cast<uint32_t>(lane % 4 * 4),
                      pack<type>(sums[i].at[j][2 * r] * factor, sums[i].at[j][2 * r + 1] * factor));
       }
@@ -216,7 +217,7 @@ ALIBI_LANE void write_rows(const Sums<n> (&sums)[m], const float (&factors)[2 * 
     const int chunk = (i * 32 + lane) % n, y = (i * 32 + lane) / n;
     const int column = first_column + chunk * 8;
     if (row + y < end && column < end_column) {
-      const Chunk values = shared_load<Chunk>(Layout::address(tile, tile_row + y, chunk));
+      const Chunk values = shared_load<Chunk>(Layout::address(tile, tile_row + y, first_chunk + chunk));
       *reinterpret_cast<Chunk*>(to + (row + y) * stride + column) = values;
     }
   }
