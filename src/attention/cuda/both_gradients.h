@@ -215,11 +215,12 @@ struct BothGradients {
       others[i].clear();
       if (turn.number > 0) load_from_others(others[i].at, sums + i * of_fragment);
     }
-    ALIBI_UNROLLED
-    for (int block = 0; block < blocks; ++block) {
-      if (!is_visited(block, stage)) continue;
-      add_dq(dq, rows_of_16<Weights>(ds_at, row, lane), rows_of_16<Operand>(k_at, 0, lane), block * block_keys / 16,
-             column / 16);
+    const Reader own_ds = rows_of_16<Weights>(ds_at, row, lane), keys_at = rows_of_16<Operand>(k_at, 0, lane);
+    static_assert(blocks == 2);
+    if (is_visited(0, stage) && is_visited(1, stage)) {  // in one loop, so that loads of both blocks are under way
+      add_dq<keys>(dq, own_ds, keys_at, 0, column / 16);
+    } else {
+      add_dq<block_keys>(dq, own_ds, keys_at, is_visited(0, stage) ? 0 : block_keys / 16, column / 16);
     }
     ALIBI_UNROLLED
     for (int i = 0; i < dq_m; ++i) dq[i].add(others[i]);
@@ -321,10 +322,11 @@ struct BothGradients {
       }
     }
   }
-  /// Adds to sums the products over 64 keys, from key 16 * step on, for dq_columns from column 16 * first on.
+  /// Adds to sums the products over `count` keys, from key 16 * step on, for dq_columns from column 16 * first on.
+  template <int count>
   static ALIBI_LANE void add_dq(Sums<dq_columns / 8> (&sums)[dq_m], Reader ds, Reader k, int step, int first) {
     ALIBI_UNROLLED
-    for (const int end = step + block_keys / 16; step < end; ++step) {
+    for (const int end = step + count / 16; step < end; ++step) {
       uint32_t left[dq_m][4];
       ALIBI_UNROLLED
       for (int i = 0; i < dq_m; ++i) load4(left[i], ds.address<Weights>(16 * i, step));
