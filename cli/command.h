@@ -18,9 +18,7 @@ class App;
 namespace alibi::cli {
 
 /// A value changes only if its option is given. Help shows the value in brackets, unless it is 0 or empty. `names` is
-/// "--long", "-s,--long" or "--long,--former". Names after the first long one are former names, which are accepted
-/// until the next release and not shown in help, completion or the manual page. An invalid value ends the program with
-/// exit code 2.
+/// "--long" or "-s,--long". An invalid value ends the program with exit code 2.
 class Command {
  public:
   Command(CLI::App& app, const std::string& name, const std::string& description);

@@ -210,7 +210,7 @@ void add_compare(CLI::App& app) {
   command.texts(options->texts, false,
                 "Text files, folders of text files, a folder written by `alibi tokenize`, or - for standard input "
                 "[C++ standard library headers]");
-  command.list("--positions,--methods", options->positions,
+  command.list("--positions", options->positions,
                fmt::format("Position methods to compare: {}", fmt::join(position_names(), ", ")));
   command.choices("--positions", position_names());
   command.count("--seeds", options->seeds, "Number of runs per method, with consecutive seeds from --seed on");
@@ -220,8 +220,7 @@ void add_compare(CLI::App& app) {
                  "Evaluation lengths in tokens [1, 1.25, 1.5, 2, 3, 4, 6, 8 and 16 times the training length]");
   command.count("--stride", options->stride,
                 "Also evaluate with a sliding window that advances by N tokens [non-overlapping windows only]");
-  command.flag("--one-pass,--stream", options->one_pass,
-               "Also evaluate in one pass, where each token sees all preceding text");
+  command.flag("--one-pass", options->one_pass, "Also evaluate in one pass, where each token sees all preceding text");
   add_interpolation(command, options->interpolation, "ALiBi: also evaluate with the slopes divided by X");
   const std::string scored = training::default_among_presets([](const std::string& name) {
     return std::to_string(comparison::tokens_to_score(name, 16 * training_defaults(name).train_length));
@@ -231,13 +230,13 @@ void add_compare(CLI::App& app) {
   command.count(
       "--sample-tokens", options->sample_tokens,
       "Number of tokens that each model generates as a sample (0 generates none) [4 times the training length]", 0);
-  command.count("--timing-rounds,--speed-turns", options->timing_rounds,
-                "Number of timing rounds after training (0 disables timing)", 0);
+  command.count("--timing-rounds", options->timing_rounds, "Number of timing rounds after training (0 disables timing)",
+                0);
   command.text("-o,--out", options->out, "DIR",
                "Output folder for the report and the models; the same command continues an interrupted comparison");
   command.optional_text("--resume", options->resume, "DIR",
                         "Continue the comparison in this folder, or in --out if none is named");
-  command.flag("--overwrite,--fresh", options->overwrite, "Replace the comparison in the output folder");
+  command.flag("--overwrite", options->overwrite, "Replace the comparison in the output folder");
   command.group(training::OptionGroup::text);
   add_valid(command, options->valid);
   add_field(command, options->field);

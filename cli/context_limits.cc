@@ -39,7 +39,7 @@ void add_context_limits(Command& command, ContextOptions& options) {
                   if (wrong.empty()) options.memory = bytes;
                   return wrong;
                 });
-  command.value("--eviction-tolerance,--tolerance", "X",
+  command.value("--eviction-tolerance", "X",
                 "Evict keys whose share of the attention weight would be below X, such as 1e-7 [no eviction]",
                 [&options](const std::string& word) {
                   double share = 0;

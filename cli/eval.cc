@@ -287,7 +287,7 @@ void add_eval(CLI::App& app) {
                 "Number of tokens by which the window advances; smaller values give more context [the window length]");
   command.count("--eval-tokens", options->eval_tokens,
                 "Number of tokens to score, in blocks spread evenly over the text [all]");
-  command.flag("--one-pass,--stream", options->one_pass,
+  command.flag("--one-pass", options->one_pass,
                "Evaluate in one pass, where each token sees all preceding text; add --lengths to evaluate windows too");
   command.text("--scoring", options->scoring, "NAME",
                "What is scored: windows; harness (each document, as lm-evaluation-harness); llama (half chunks, as "

@@ -271,7 +271,7 @@ void add_generate(CLI::App& app) {
   command.text("--prompt-file", options->prompt_file, "FILE", "File with the text to continue; - reads standard input");
   command.reads("--prompt-file");
   command.exclude("--prompt-file", "--prompt");
-  command.count("--max-tokens,--tokens", generate.max_tokens, "Maximum number of tokens to generate", 0);
+  command.count("--max-tokens", generate.max_tokens, "Maximum number of tokens to generate", 0);
   command.number("--temperature", generate.temperature,
                  "Sampling temperature; lower values are less random (0 always takes the most likely token)");
   command.count("--top-k", options->top_k, "Sample from the N most likely tokens (0 samples from all tokens)", 0,

@@ -69,19 +69,18 @@ void GivenOptions<Options>::add(Command& command, const formats::Option<Options>
   const std::vector<std::string> choices = choices_of(option);
   const OptionValue kind = training::default_of(option);
   const std::string name = "--" + training::option_key(option.name);
-  const std::string names = option.older_name ? name + ",--" + training::option_key(option.older_name) : name;
   const char* type = std::holds_alternative<std::vector<double>>(kind) ? "X,..."
                      : std::holds_alternative<double>(kind)            ? "X"
                      : choices.empty()                                 ? "N"
                                                                        : "NAME";
   if (const bool* is_on = std::get_if<bool>(&kind)) {
     const std::string flag = training::option_word(option);
-    command.flag(*is_on ? flag : names, training::flag_help(option),
+    command.flag(*is_on ? flag : name, training::flag_help(option),
                  [this, &option, value = !*is_on] { values_[option.name] = value; });
     if (option.rare) command.rare(*is_on ? flag : name);
     if (!*is_on) return;
   }
-  command.value(names, type, help_of(option), [this, &option, choices, kind](const std::string& word) {
+  command.value(name, type, help_of(option), [this, &option, choices, kind](const std::string& word) {
     OptionValue value = kind;
     const std::string wrong = read_value(word, option.range, choices, value);
     if (wrong.empty()) values_.try_emplace(option.name, value);  // --no-NAME of the command line takes precedence

@@ -106,7 +106,7 @@ std::string explain(const CLI::ParseError& error, const CLI::App& command) {
   return error.what();
 }
 
-/// Shows help without the former names of options, and without rare options unless all are requested.
+/// Shows help without rare options, unless all are requested.
 struct HelpFormatter : CLI::Formatter {
   bool all = false;
 

@@ -36,7 +36,7 @@ struct CommandOutline {
   std::vector<const CommandOutline*> all() const;
 };
 
-/// "-o" and "--out", without former names.
+/// "-o" and "--out".
 std::vector<std::string> shown_names(const CLI::Option& option);
 /// If one of the arguments is no file but a value of a list option that was given, as in `--lengths 128 256`, a message
 /// that says how lists are written; else "".

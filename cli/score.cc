@@ -159,11 +159,11 @@ void add_score(CLI::App& app) {
   Command command(app, "score", "Score each input line: bits per byte, total bits, and the line, separated by tabs");
   command.model(options->model);
   command.texts(options->texts, false, "Text files or pipes, or - for standard input [standard input]");
-  command.count("--context-length,--length", options->context_length,
+  command.count("--context-length", options->context_length,
                 "Maximum context in tokens; a full context drops its older half [the training length; no limit with "
                 "--memory or --eviction-tolerance]");
   options->use.add_to(command);
-  command.flag("--per-token,--tokens", options->per_token,
+  command.flag("--per-token", options->per_token,
                "Score each token instead of each line: bits, and the token as a JSON string");
   add_context_limits(command, options->context);
   options->add_to(command);

@@ -101,7 +101,7 @@ struct ALIBI_API TrainOptions {
 };
 
 /// Sets options of training and of the model by name, for callers that have names and values as data. `value(name,
-/// like)` gives the value of a name in the type of `like`. Former names are accepted. The precision is chosen for the
+/// like)` gives the value of a name in the type of `like`. The precision is chosen for the
 /// machine unless it is named. Throws UsageError, which begins with `operation`, for an unknown name, two names of one
 /// option, an unknown choice and a number out of range.
 ALIBI_API void set_options(TrainOptions& options, ModelOptions& model, std::span<const std::string> names,

@@ -11,7 +11,6 @@ from typing import Any
 from . import _core
 from ._arguments import checked, texts as texts_of
 from ._model import need_models
-from ._options import renamed
 from ._progress import OnProgress, from_core
 from ._results import Result, axes, frame, table
 from ._text import Text, paths_of
@@ -171,8 +170,7 @@ def compare(
     if the folder holds another comparison.
     """
     need_models()
-    positions = renamed("compare", options, "methods", "positions", positions)
-    one_pass = _core.flag("compare", "one_pass", renamed("compare", options, "stream", "one_pass", one_pass))
+    one_pass = _core.flag("compare", "one_pass", one_pass)
     chosen = None if positions is None else texts_of("compare", "positions", positions)
     with paths_of("compare", text, valid) as (texts, held_out):
         found = _core.compare(

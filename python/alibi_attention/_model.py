@@ -13,7 +13,6 @@ import numpy as np
 from . import _core
 from ._arguments import checked, integer, naming, token_ids, token_sequence, wrong_type
 from ._core import UsageError
-from ._options import renamed
 from ._padding import padding_of, tokens_of
 from ._progress import OnProgress, from_core
 from ._results import Result, axes, frame, table
@@ -353,18 +352,14 @@ class LanguageModel:
         return sums, greedy.astype(bool)
 
     @checked
-    def score(self, text: str | Array, *, context_length: int = 0, **former: Any) -> Scores:
+    def score(self, text: str | Array, *, context_length: int = 0) -> Scores:
         """The loss of each token of a text, or of token ids (tokens,), given the tokens before it.
 
         context_length  maximum number of tokens that a target is predicted from (0: the training length)
         """
-        context_length = integer(
-            "score", "context_length", renamed("score", former, "length", "context_length", context_length)
-        )
+        context_length = integer("score", "context_length", context_length)
         if context_length < 0:
             raise UsageError(f"[score] context_length is {context_length}, expected at least 0")
-        if former:
-            raise TypeError(f"[score] there is no argument {next(iter(former))!r}")
         ids = self.encode(text) if isinstance(text, str) else token_ids(text, "score", "text", self._config["vocab_size"])
         if ids.ndim != 1:
             raise UsageError(f"[score] text has shape {ids.shape}, expected (tokens,)")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from operator import index
 from typing import Any
 
@@ -44,14 +43,6 @@ def check_count(operation: str, name: str, value: Any) -> None:
     """Of a number that is accepted for compatibility and not needed."""
     if type(value) is not int or abs(value) >> 62:
         integer(operation, name, value)
-
-
-def renamed(operation: str, options: dict[str, Any], former: str, name: str, value: Any) -> Any:
-    """The value of `name`, or what `options` has under its former name, which is accepted until the next release."""
-    if former not in options:
-        return value
-    warnings.warn(f"[{operation}] {former} is now {name}", DeprecationWarning, stacklevel=4)
-    return options.pop(former)
 
 
 def options(

@@ -287,20 +287,6 @@ def test_held_out_text_that_is_trained_on_is_warned_of():
         alibi.train(TEXT, valid="".join(f"another line, {i * i}\n" for i in range(1000, 1100)), **options)
 
 
-def test_former_names_of_options_mean_the_same(trained):
-    former = {**SMALL, "length": SMALL["train_length"], "tokens": 8192}
-    del former["train_length"]
-    again = alibi.train(TEXT, eval_steps=4, **former)
-    assert np.array_equal(again.loss, trained.loss)
-    with pytest.raises(alibi.UsageError, match="length is the former name of train_length"):
-        alibi.train(TEXT, length=32, train_length=32)
-    with pytest.deprecated_call():
-        scores = trained.model.score("line 7 of", length=32)
-    assert np.array_equal(scores.nll, trained.model.score("line 7 of", context_length=32).nll)
-    with pytest.raises(TypeError, match="no argument 'width'"):
-        trained.model.score("line 7 of", width=3)
-
-
 def test_the_engine_generates_many_texts_at_once(trained):
     model = trained.model
     prompts = [model.encode("line 4 of a text"), model.encode("a"), model.encode("line " * 40)]

@@ -66,7 +66,7 @@ formats::OrderedJson identity_of(const CompareOptions& options, const TrainingDa
   identity["held_out_text"] = training::fingerprint(data.valid.tokens);
   identity["lengths"] = options.lengths;
   identity["stride"] = options.stride;
-  if (options.one_pass) identity["stream"] = true;  // absent in comparisons of earlier versions
+  identity["one_pass"] = options.one_pass;
   if (const auto& interpolation = options.interpolation) {
     identity["interpolation"] =
         interpolation->dynamic ? formats::OrderedJson("dynamic") : formats::OrderedJson(interpolation->factor);

@@ -48,15 +48,8 @@ struct Option {
                                        ///< value
   /// Name of the option that this one overrides when it is set. The default means that it is not set.
   const char* instead_of = nullptr;
-  /// Former name. The command line, train.json, checkpoints, ModelOptions::set() and Python accept it until the next
-  /// release; the help does not show it.
-  const char* older_name = nullptr;
   const char* (*automatic)() = nullptr;  ///< the value of "auto" on this machine, which is the command line's default
   bool rare = false;                     ///< `--help` leaves the option out, `--help all` shows it
-
-  constexpr bool is_called(std::string_view given) const {
-    return given == name || (older_name != nullptr && given == older_name);
-  }
 };
 
 /// All options of a struct, in the order of the help: specialized in train/option_list.h and model/config_fields.h.

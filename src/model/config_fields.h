@@ -20,9 +20,8 @@ struct ConfigFieldMore {
   bool always_written = false;                ///< to config.json, also where reading it would give the same without
   bool required = false;                      ///< every file says it
   std::optional<OptionValue> if_absent = {};  ///< what a file means that does not say it, where that is not the default
-  std::optional<OptionValue> before = {};  ///< what models had before there was the field, where it is not the default
-  bool training_only = false;              ///< a trained model computes the same whatever it is
-  bool offered = false;                    ///< users choose it: on the command line, in Python, in ModelOptions
+  bool training_only = false;                 ///< a trained model computes the same whatever it is
+  bool offered = false;                       ///< users choose it: on the command line, in Python, in ModelOptions
 };
 
 /// A field of LanguageModelConfig or of its TransformerConfig. Its value here is a bool, an int64_t, a double, a list

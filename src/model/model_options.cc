@@ -8,7 +8,7 @@ namespace {
 
 const model::ConfigField& field_called(std::string_view name) {
   for (const model::ConfigField& field : formats::options_of<LanguageModelConfig>) {
-    if (field.is_called(name)) return field;
+    if (name == field.name) return field;
   }
   fail_usage("[config] there is no option of a model called '{}'", name);
 }

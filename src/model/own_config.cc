@@ -11,26 +11,15 @@
 #include "formats/options.h"
 #include "model/check_config.h"
 #include "model/config_fields.h"
-#include "model/position.h"
 #include "nn/activation.h"
 #include "text/tokenizer_files.h"
 
 namespace alibi::model {
 namespace {
 
-/// What a file may say under one key or another.
-struct PresentKeys {
-  bool hidden_size, max_length, train_length, attention_dropout, layer_norm_epsilon;
-};
-
 /// The key of a configuration field in the file.
-std::string key_of(std::string_view name, const PresentKeys& present) {
-  if (name == "expansion" && present.hidden_size) return "ffn_config.ffn_hidden_size / d_model";
-  if (name == "max_length" && present.max_length) return "alibi.max_length";
-  if ((name == "train_length" || name == "max_length") && !present.train_length) return "max_seq_len";
-  if (name == "max_length") return "alibi.train_length";
-  if (name == "attention_dropout" && !present.attention_dropout) return "attn_config.attn_pdrop";
-  if (name == "norm_eps" && present.layer_norm_epsilon) return "layer_norm_epsilon";
+std::string key_of(std::string_view name) {
+  if (name == "expansion") return "ffn_config.ffn_hidden_size / d_model";
   if (name.starts_with("adaptive.")) return "alibi." + std::string(name);
   for (const ConfigField& field : config_fields()) {
     if (field.more.json && name == field.name) return field.more.json;
@@ -44,17 +33,14 @@ std::string_view last_word(std::string_view key) { return key.substr(key.rfind('
 
 /// The value of a field that the file does not contain.
 OptionValue meant_if_absent(const ConfigField& field) {
-  if (field.more.if_absent) return *field.more.if_absent;
-  return field.more.before.value_or(field.get(LanguageModelConfig()));
+  return field.more.if_absent.value_or(field.get(LanguageModelConfig()));
 }
 
 /// Reads a field from the object.
 void read_field(const ConfigField& field, const formats::JsonObject& object, LanguageModelConfig& config) {
   const std::string_view key = last_word(field.more.json);
-  if (!field.more.required && !object.has(key)) {
-    const bool is_fitted = field.get(config) != field.get(LanguageModelConfig());  // set to the training length
-    if (!is_fitted) field.set(config, meant_if_absent(field));
-    return;
+  if (!field.more.required && !field.more.always_written && !object.has(key)) {
+    return field.set(config, meant_if_absent(field));
   }
   const formats::OptionRange& range = field.range;
   const double low = range.least.value_or(range.above.value_or(0)),
@@ -98,14 +84,6 @@ Value named(const formats::JsonObject& json, const char* key, Value (*from)(std:
   }
 }
 
-/// The file's name of the norm and ours.
-Norm norm_of(const std::string& name, const std::string& where) {
-  if (name == "layernorm" || name == "low_precision_layernorm") return Norm::layer_norm;
-  if (name == "rmsnorm" || name == "low_precision_rmsnorm") return Norm::rms_norm;
-  fail("[config] {}norm_type is '{}', expected layernorm, low_precision_layernorm, rmsnorm or low_precision_rmsnorm",
-       where, name);
-}
-
 /// Keys that such files have under other names, or not at all, and that would change the result if they were ignored.
 void refuse_unsupported(const formats::JsonObject& json, const formats::JsonObject& attention) {
   const auto refuse = [](bool found, const formats::JsonObject& object, const char* key, const char* meaning) {
@@ -129,37 +107,6 @@ void refuse_unsupported(const formats::JsonObject& json, const formats::JsonObje
   refuse(json.get_or<bool>("tie_word_embeddings", is_tied) != is_tied, json, "tie_word_embeddings",
          "an output projection of its own");
   refuse(json.get_number_or("embedding_fraction", 1, 0, 1) != 1, json, "embedding_fraction", "a gradient fraction");
-}
-
-Position position_of(const formats::JsonObject& json, const formats::JsonObject& attention,
-                     const formats::JsonObject& own) {
-  const bool uses_alibi = attention.get_or<bool>("alibi", false);
-  if (own.has("position")) {
-    const Position position = named(own, "position", position_from);
-    check(uses_alibi == (position == Position::alibi), "[config] {}alibi is {}, but {}position is '{}'",
-          attention.where(), uses_alibi, own.where(), name_of(position));
-    return position;
-  }
-  if (uses_alibi) return Position::alibi;  // whatever learned_pos_emb says
-  if (attention.get_or<bool>("rope", false)) {
-    fail("[config] {}rope is set: that is not supported, rotary models of this library say so under alibi.position",
-         attention.where());
-  }
-  return json.get_or<bool>("learned_pos_emb", true) ? Position::learned : Position::none;
-}
-
-Activation activation_of(const formats::JsonObject& json, const formats::JsonObject& own) {
-  if (own.has("activation")) return named(own, "activation", activation_from);
-  const formats::JsonObject ffn = json.object_or_empty("ffn_config");
-  const std::string type = ffn.get_or("ffn_type", "mptmlp");
-  check(type == "mptmlp", "[config] {}ffn_type is '{}', expected mptmlp", ffn.where(), type);
-  if (!ffn.has("ffn_act_fn")) return Activation::gelu;
-  const formats::JsonObject function = ffn.object("ffn_act_fn");
-  const std::string name = function.get_or("name", "gelu");
-  if (name == "relu") return Activation::relu;
-  check(name == "gelu", "[config] {}name is '{}', expected gelu or relu", function.where(), name);
-  const std::string approximate = function.get_or("approximate", "none");
-  return approximate == "tanh" ? Activation::gelu_tanh : Activation::gelu;
 }
 
 AdaptiveConfig adaptive_of(const formats::JsonObject& json) {
@@ -231,54 +178,35 @@ OwnConfig read_own_config(const std::filesystem::path& folder) {
   check(core::is_folder(folder), "[model] {}: no such folder", folder.string());
   check_model_folder(folder);
   const formats::JsonObject json = formats::read_json_object(folder / kConfigFile, kMostConfigBytes);
-  const formats::JsonObject attention = json.object_or_empty("attn_config");
-  const formats::JsonObject own = json.object_or_empty("alibi");
+  const formats::JsonObject attention = json.object("attn_config");
+  const formats::JsonObject own = json.object("alibi"), ffn = json.object("ffn_config");
   refuse_unsupported(json, attention);
   refuse_unknown(own);
 
   LanguageModelConfig config;
   TransformerConfig& t = config.transformer;
-  constexpr int64_t longest = int64_t{1} << 40;
-  const bool has_train_length = own.has("train_length");
-  if (!has_train_length || json.has("max_seq_len")) config.train_length = json.get_int("max_seq_len", 0, longest);
-  if (has_train_length) config.train_length = own.get_int("train_length", 0, longest);
-  t.position = position_of(json, attention, own);
-  make_position(t)->fit(t, config.train_length);
+  config.train_length = own.get_int("train_length", 0, int64_t{1} << 40);
+  t.position = named(own, "position", position_from);
+  check(attention.get<bool>("alibi") == (t.position == Position::alibi),
+        "[config] {}alibi is {}, but {}position is '{}'", attention.where(), t.position != Position::alibi, own.where(),
+        name_of(t.position));
   for (const ConfigField& field : config_fields()) {
     if (!field.more.json || field.more.json_by_hand || (is_own(field) && !field.belongs_to(t.position))) continue;
     const bool of_attention = stands_in(field.more.json, "attn_config.");
     read_field(field, is_own(field) ? own : of_attention ? attention : json, config);
   }
-  if (!own.has("attention_dropout")) {
-    t.attention.dropout = static_cast<float>(attention.get_number_or("attn_pdrop", 0, 0, 1));
-  }
-  t.block.expansion = json.get_number_or("expansion_ratio", 4, 0, 64);
-  const formats::JsonObject ffn = json.object_or_empty("ffn_config");
-  if (ffn.has("ffn_hidden_size")) {
-    t.block.expansion = static_cast<double>(ffn.get_int("ffn_hidden_size", 1, int64_t{64} * t.d_model)) / t.d_model;
-  }
-  t.block.bias = !json.get_or<bool>("no_bias", true);
-  t.block.norm = norm_of(json.get_or("norm_type", "low_precision_layernorm"), json.where());
-  const bool has_layer_norm_epsilon = !json.has("norm_eps") && json.has("layer_norm_epsilon");
-  t.block.norm_eps =
-      static_cast<float>(json.get_number_or(has_layer_norm_epsilon ? "layer_norm_epsilon" : "norm_eps", 1e-5, 0, 1));
-  const std::string kind = attention.get_or("attn_type", "multihead_attention");
-  if (kind == "multiquery_attention") {
-    t.attention.kv_heads = 1;
-  } else if (kind == "grouped_query_attention") {
-    t.attention.kv_heads = static_cast<int>(attention.get_int("kv_n_heads", 1, 4096));
-  } else {
-    check(kind == "multihead_attention",
-          "[config] {}attn_type is '{}', expected multihead_attention, "
-          "multiquery_attention or grouped_query_attention",
-          attention.where(), kind);
-  }
-  t.block.activation = activation_of(json, own);
+  const int64_t hidden = ffn.get_int("ffn_hidden_size", 1, int64_t{64} * t.d_model);
+  t.block.expansion = static_cast<double>(hidden) / t.d_model;
+  t.block.bias = !json.get<bool>("no_bias");
+  const auto norm = json.get<std::string>("norm_type");
+  check(norm == "layernorm" || norm == "rmsnorm", "[config] {}norm_type is '{}', expected layernorm or rmsnorm",
+        json.where(), norm);
+  t.block.norm = norm == "rmsnorm" ? Norm::rms_norm : Norm::layer_norm;
+  t.block.norm_eps = static_cast<float>(json.get_number("norm_eps", 0, 1));
+  if (attention.has("kv_n_heads")) t.attention.kv_heads = static_cast<int>(attention.get_int("kv_n_heads", 1, 4096));
+  t.block.activation = named(own, "activation", activation_from);
   if (own.has("adaptive")) config.adaptive = adaptive_of(own.object("adaptive"));
-  const PresentKeys present = {ffn.has("ffn_hidden_size"), own.has("max_length"), own.has("train_length"),
-                               own.has("attention_dropout"), has_layer_norm_epsilon};
-  check_config(config, {[&](std::string_view field) { return key_of(field, present); },
-                        [&](const std::string& problem) { fail("[config] {}{}", json.where(), problem); }});
+  check_config(config, {key_of, [&](const std::string& problem) { fail("[config] {}{}", json.where(), problem); }});
 
   OwnConfig result{config, {}, {}};
   if (own.has("tokenizer")) {

@@ -264,16 +264,6 @@ Json parse(std::string_view text, const std::string& source) {
   }
 }
 
-/// Early versions had one run per method and stored the run's keys in the method.
-RunResults read_method_as_run(Reader& json, const CompareResults& results) {
-  RunResults run;
-  fields(json, run);
-  json.needed("name", run.method);
-  if (run.train_length == 0) run.train_length = results.train_length;
-  run.seed = results.seed;
-  return run;
-}
-
 }  // namespace
 
 Json to_json(const RunResults& run) { return json_of_fields(run); }
@@ -325,11 +315,7 @@ CompareResults results_from_json(std::string_view text, const std::string& sourc
   CompareResults results;
   std::vector<RunResults> runs;
   fields(top, results, [&] {
-    if (!top.has("runs")) {
-      check(top.has("methods"), "[report] {}.runs is missing", top.where());
-      top.each("methods", [&](Reader& item) { runs.push_back(read_method_as_run(item, results)); });
-      return;
-    }
+    check(top.has("runs"), "[report] {}.runs is missing", top.where());
     top.each("runs", [&](Reader& item) {
       RunResults& run = runs.emplace_back();
       item.needed("method", run.method);

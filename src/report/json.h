@@ -24,10 +24,9 @@ std::vector<MethodSpeed> speed_from_json(const nlohmann::json& json, const std::
 /// The whole file: keys in a fixed order, arrays of numbers on one line. Invalid UTF-8 is replaced by U+FFFD.
 std::string to_json(const CompareResults& results);
 
-/// Reads what to_json wrote, in this or an earlier version. A missing key that not every version wrote keeps its
-/// default. Unknown keys are ignored. A null number becomes NaN. The methods are computed from their runs. Throws
-/// Error, naming `source` and the key, if the text is not JSON, a required key is missing, or a value has the wrong
-/// type.
+/// Reads what to_json wrote. A missing key that is not required keeps its default. Unknown keys are ignored. A null
+/// number becomes NaN. The methods are computed from their runs. Throws Error, naming `source` and the key, if the text
+/// is not JSON, a required key is missing, or a value has the wrong type.
 CompareResults results_from_json(std::string_view text, const std::string& source = "");
 
 }  // namespace alibi::report

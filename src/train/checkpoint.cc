@@ -67,16 +67,13 @@ std::string checksum_of(formats::Json state) {
 
 formats::JsonObject read_state_file(const fs::path& checkpoint) {
   formats::JsonObject json = formats::read_json_object(checkpoint / kStateFile);
-  const int64_t format = json.get_int("format", 1, kMost);
-  if (format > 1) {  // format 1 had no checksum
-    const std::string expected = json.get<std::string>(kChecksum), found = checksum_of(json.raw());
-    check(found == expected, "[resume] {}the checksum is {}, expected {}: the file is damaged", json.where(), found,
-          expected);
-  }
+  const int64_t format = json.get_int("format", kFormat, kMost);
+  const std::string expected = json.get<std::string>(kChecksum), found = checksum_of(json.raw());
+  check(found == expected, "[resume] {}the checksum is {}, expected {}: the file is damaged", json.where(), found,
+        expected);
   if (format > kFormat) {
-    throw NewerFormat(
-        fmt::format("[resume] {}format is {}, expected at most {}; a newer version of alibi wrote this file",
-                    json.where(), format, kFormat));
+    throw NewerFormat(fmt::format("[resume] {}format is {}, expected {}; a newer version of alibi wrote this file",
+                                  json.where(), format, kFormat));
   }
   return json;
 }
@@ -84,14 +81,12 @@ formats::JsonObject read_state_file(const fs::path& checkpoint) {
 void check_file(const fs::path& path, int64_t bytes, const std::string& checksum) {
   const uintmax_t size = fs::file_size(path);
   check(size == static_cast<uintmax_t>(bytes), "[resume] {}: has {} bytes, expected {}", path.string(), size, bytes);
-  if (checksum.empty()) return;
   const std::string found = core::xxh64_of_file(path);
   check(found == checksum, "[resume] {}: the checksum is {}, expected {}: the file is damaged", path.string(), found,
         checksum);
 }
 
 void check_files(const fs::path& checkpoint, const formats::JsonObject& json) {
-  const bool has_checksums = json.get<int64_t>("format") > 1;
   const formats::JsonObject files = json.object("files");
   for (const char* name : {"config.json", "model.safetensors", kTensorFile}) {
     check(files.has(name), "[json] {}{} is missing", files.where(), name);
@@ -99,15 +94,11 @@ void check_files(const fs::path& checkpoint, const formats::JsonObject& json) {
   for (const std::string& name : files.keys()) {
     check(fs::path(name).filename() == name, "[json] {}{} is not a plain file name, expected one without a folder",
           files.where(), name);
-    if (has_checksums) {
-      const formats::JsonObject file = files.object(name);
-      const std::string checksum = file.get<std::string>(kChecksum);
-      check(checksum.size() == 16, "[json] {}{} is \"{}\", expected 16 hexadecimal digits", file.where(), kChecksum,
-            checksum);
-      check_file(checkpoint / name, file.get_int("bytes", 0, kMost), checksum);
-    } else {
-      check_file(checkpoint / name, files.get_int(name, 0, kMost), {});
-    }
+    const formats::JsonObject file = files.object(name);
+    const std::string checksum = file.get<std::string>(kChecksum);
+    check(checksum.size() == 16, "[json] {}{} is \"{}\", expected 16 hexadecimal digits", file.where(), kChecksum,
+          checksum);
+    check_file(checkpoint / name, file.get_int("bytes", 0, kMost), checksum);
   }
 }
 

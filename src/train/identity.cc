@@ -46,45 +46,7 @@ formats::OrderedJson model_json(const LanguageModel& model) {
   return json;
 }
 
-/// Whether the field applies to the run's position method. A comparison has several methods.
-bool has_part_in(const model::ConfigField& field, const formats::Json& identity) {
-  const auto found = identity.find("position");
-  if (found == identity.end() || !found->is_string()) return true;
-  const std::optional<Position> method = enum_value<Position>(found->get<std::string>());
-  return !method || field.belongs_to(*method);
-}
-
-/// Renames options from their former to their current names.
-template <class OptionList>
-void rename(formats::Json& identity, const OptionList& options) {
-  for (const auto& option : options) {
-    if (!option.older_name || !identity.contains(option.older_name)) continue;
-    identity[option.name] = std::move(identity[option.older_name]);
-    identity.erase(option.older_name);
-  }
-}
-
-/// Converts an identity to the current names. Adds the fields that earlier versions did not have, and removes the zeros
-/// that they wrote for values left to the preset or to the training length.
-formats::Json complete(const formats::Json& identity) {
-  formats::Json all = formats::Json::parse(options_json(TrainOptions()).dump());
-  for (const model::ConfigField& field : model::config_fields()) {
-    if (field.default_text && !field.more.before) continue;
-    all[field.name] = formats::json_of(field.more.before.value_or(default_of(field)));
-  }
-  formats::Json renamed = identity;
-  rename(renamed, formats::options_of<TrainOptions>);
-  rename(renamed, model::config_fields());
-  all.update(renamed);
-  for (const model::ConfigField& field : model::config_fields()) {
-    const auto found = all.find(field.name);
-    if (field.default_text && !field.more.before && found != all.end() && *found == 0) all.erase(found);
-  }
-  return all;
-}
-
 constexpr size_t kMostBytes = size_t{4} << 20;
-constexpr const char *kHeldOutText = "held_out_text", *kHeldOutStart = "held_out_fingerprint";
 
 uint64_t number_of(const formats::Json& value, const std::string& where) {
   check(value.is_number_unsigned(), "[trained on] {} contains {}, expected whole numbers of at least 0", where,
@@ -114,11 +76,7 @@ formats::OrderedJson identity_of(const LanguageModel& model, std::span<const int
   identity.update(model_json(model));
   identity["text_tokens"] = tokens.size();
   identity["text_fingerprint"] = fingerprint(tokens);
-  if (options.eval_steps > 0) {
-    const auto first = options.eval_tokens > 0 ? static_cast<size_t>(options.eval_tokens) : valid.size();
-    identity[kHeldOutStart] = fingerprint(valid.first(std::min(first, valid.size())));
-    identity[kHeldOutText] = fingerprint(valid);
-  }
+  if (options.eval_steps > 0) identity["held_out_text"] = fingerprint(valid);
   return identity;
 }
 
@@ -142,15 +100,11 @@ std::string weights_digest(const LanguageModel& model) {
 
 std::vector<std::string> differences(const formats::OrderedJson& now, const formats::Json& known) {
   // The identity is converted to text and back, so that numbers are compared as a checkpoint stores them.
-  const formats::Json read = formats::Json::parse(now.dump());
-  formats::Json ours = complete(read), before = complete(known);
-  // Earlier versions recorded only the beginning of the held-out text.
-  const char* unused = before.contains(kHeldOutText) ? kHeldOutStart : kHeldOutText;
-  ours.erase(unused);
-  before.erase(unused);
+  formats::Json ours = formats::Json::parse(now.dump()), before = known;
+  const bool same_position = ours.value("position", formats::Json()) == before.value("position", formats::Json());
   for (const model::ConfigField& field : model::config_fields()) {
-    if (has_part_in(field, read) && has_part_in(field, known)) continue;
-    ours.erase(field.name);
+    if (same_position || !field.more.position) continue;
+    ours.erase(field.name);  // a field of one position method
     before.erase(field.name);
   }
   std::vector<std::string> found;

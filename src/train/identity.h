@@ -29,8 +29,8 @@ ranks::NamedValues named_values(const formats::OrderedJson& identity);
 /// A hash of all parameters of the model.
 std::string weights_digest(const LanguageModel& model);
 
-/// One line per value that differs: "learning_rate is 0.002, was 0.001". An option missing from `known`, because an
-/// older version wrote it, counts as having its default.
+/// One line per value that differs: "learning_rate is 0.002, was 0.001". If the position method differs, that is
+/// named and not the fields that only one method has.
 std::vector<std::string> differences(const formats::OrderedJson& now, const formats::Json& known);
 
 struct TrainedOn {

@@ -8,22 +8,8 @@
 namespace alibi {
 namespace {
 
-/// The name in `names` that is the option's, or its former one; null: neither.
-template <class Options>
-const std::string* name_among(const formats::Option<Options>& option, std::span<const std::string> names,
-                              const char* operation) {
-  const std::string* found = nullptr;
-  for (const std::string& name : names) {
-    if (!option.is_called(name)) continue;
-    check_usage(!found, "[{}] {} is the former name of {}; give one of them", operation,
-                option.older_name ? option.older_name : "", option.name);
-    found = &name;
-  }
-  return found;
-}
-
 bool is_known(std::string_view name) {
-  const auto is_it = [name](const auto& option) { return option.is_called(name); };
+  const auto is_it = [name](const auto& option) { return name == option.name; };
   const auto& train = formats::options_of<TrainOptions>;
   const auto& model = formats::options_of<LanguageModelConfig>;
   return std::any_of(train.begin(), train.end(), is_it) || std::any_of(model.begin(), model.end(), is_it);
@@ -44,16 +30,16 @@ void set_options(TrainOptions& options, ModelOptions& model, std::span<const std
   for (const std::string& name : names) {
     check_usage(is_known(name), "[{}] there is no option '{}'; choose from {}", operation, name, known_names());
   }
+  const auto is_given = [names](std::string_view name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
   const OptionValue automatic = std::string("auto");
   for (const formats::Option<TrainOptions>& option : formats::options_of<TrainOptions>) {
-    const std::string* name = name_among(option, names, operation);
-    const bool is_replaced =
-        option.instead_of && std::find(names.begin(), names.end(), option.instead_of) != names.end();
-    if (is_replaced) option.set(options, training::default_of(option));
-    const OptionValue given = name ? value(*name, training::default_of(option)) : automatic;
+    if (option.instead_of && is_given(option.instead_of)) option.set(options, training::default_of(option));
+    const OptionValue given = is_given(option.name) ? value(option.name, training::default_of(option)) : automatic;
     if (option.automatic && given == automatic) {
       option.set(options, std::string(option.automatic()));
-    } else if (name) {
+    } else if (is_given(option.name)) {
       check_usage(formats::is_in(option.range, given), "[{}] {} is {}, expected {}", operation, option.name,
                   formats::text_of(given), formats::text_of(option.range));
       const auto* const word = std::get_if<std::string>(&given);
@@ -65,8 +51,7 @@ void set_options(TrainOptions& options, ModelOptions& model, std::span<const std
     }
   }
   for (const model::ConfigField& field : formats::options_of<LanguageModelConfig>) {
-    const std::string* name = name_among(field, names, operation);
-    if (name) model.set(field.name, value(*name, training::default_of(field)));
+    if (is_given(field.name)) model.set(field.name, value(field.name, training::default_of(field)));
   }
 }
 

@@ -22,9 +22,9 @@ struct OptionGroup {
 template <>
 inline constexpr auto formats::options_of<TrainOptions> = std::to_array<formats::Option<TrainOptions>>({
     {ALIBI_OPTION(TrainOptions, train_length), .group = training::OptionGroup::text, .range = {.least = 1},
-     .help = "Number of tokens in a training sequence", .older_name = "length"},
+     .help = "Number of tokens in a training sequence"},
     {ALIBI_OPTION(TrainOptions, train_tokens), .range = {.least = 1},
-     .help = "Number of tokens to train on, rounded down to whole updates", .older_name = "tokens"},
+     .help = "Number of tokens to train on, rounded down to whole updates"},
     {ALIBI_OPTION(TrainOptions, batch_tokens), .range = {.least = 1},
      .help = "Number of tokens per update, rounded down to whole training sequences"},
     {ALIBI_OPTION(TrainOptions, micro_batch_tokens), .range = {.least = 1},
@@ -53,7 +53,7 @@ inline constexpr auto formats::options_of<TrainOptions> = std::to_array<formats:
     {ALIBI_OPTION(TrainOptions, learning_rate), .range = {.above = 0}, .help = "Peak learning rate"},
     {ALIBI_OPTION_CALLED("schedule", TrainOptions, schedule_kind), .help = "Learning rate schedule after the warmup"},
     {ALIBI_OPTION(TrainOptions, warmup_fraction), .range = {.least = 0, .most = 1},
-     .help = "Warmup length as a fraction of all updates", .older_name = "warmup", .rare = true},
+     .help = "Warmup length as a fraction of all updates", .rare = true},
     {ALIBI_OPTION(TrainOptions, warmup_steps), .range = {.least = 0},
      .help = "Warmup length in updates, instead of --warmup-fraction", .instead_of = "warmup_fraction"},
     {ALIBI_OPTION(TrainOptions, final_fraction), .range = {.least = 0, .most = 1},

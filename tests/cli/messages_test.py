@@ -62,7 +62,7 @@ class CalledWrongly(CliTest):
         for wrong, meant in (("trian", "alibi train"), ("evaluate", "alibi eval"), ("generat", "alibi generate")):
             self.fails(2, f"there is no command '{wrong}'; did you mean '{meant}'?", wrong, self.model)
         self.fails(2, "there is no command 'atention'; did you mean 'alibi bench attention'?", "bench", "atention")
-        for words, told in ((("train", self.text, "--lenght", "32"), "'--lenght' of 'alibi train'; did you mean '--train-length'"),
+        for words, told in ((("train", self.text, "--train-lenght", "32"), "'--train-lenght' of 'alibi train'; did you mean '--train-length'"),
                             (("eval", self.model, "--stride=3", "--thread=1"), "'--thread' of 'alibi eval'; did you mean '--threads'"),
                             (("eval", "--stide", "4", self.model), "'--stide' of 'alibi eval'; did you mean '--stride'"),
                             (("bench", "attention", "--head", "3"), "'--head' of 'alibi bench attention'; did you mean '--heads'"),

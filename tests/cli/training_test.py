@@ -54,8 +54,8 @@ class TrainingConfig(CliTest):
         self.assertTrue((again / "model.safetensors").read_bytes() == (self.model / "model.safetensors").read_bytes())
 
     def test_the_command_line_wins(self):
-        config = self.write({"text": [str(self.text)], "valid": str(self.valid), "length": 32, "tokens": "2k",
-                             "batch-tokens": 512, "clip": 0.25, "warmup": 0.5, "optimizer": "nag"})
+        config = self.write({"text": [str(self.text)], "valid": str(self.valid), "train-length": 32, "train-tokens": "2k",
+                             "batch-tokens": 512, "clip": 0.25, "warmup-fraction": 0.5, "optimizer": "nag"})
         out = self.folder / "wins"
         self.succeeds("train", "--config", config, "-o", out, "--clip", "0.75", "--warmup-steps", "1", "--epochs",
                       "0.1")
@@ -116,30 +116,21 @@ class TrainingConfig(CliTest):
         for wrong, mentions in (("0.5,steep", "steep"), ("-1", "-1"), ("0.5,0.5", "expected 4 for 4 heads"), ("", "")):
             self.fails(2, mentions, "train", self.text, "-o", self.folder / "unused", "--alibi-slopes", wrong)
 
-    def test_the_settings_of_an_earlier_version_mean_the_same(self):
-        """earlier_train.json has what `alibi train` wrote before this version, no option with its default."""
-        file = pathlib.Path(__file__).with_name("earlier_train.json")
-        settings = json.loads(file.read_text())
-        words = [word for name, value in settings.items() if name not in ("text", "valid", "out") for word in
-                 ([f"--{name}"] if value is True else [f"--{name}", str(value)])]
-        read, said = self.folder / "read", self.folder / "said"
-        self.succeeds("train", self.text, "--valid", self.valid, "-o", read, "--config", file)
-        self.succeeds("train", self.text, "--valid", self.valid, "-o", said, *words)
-        self.assertTrue((read / "model.safetensors").read_bytes() == (said / "model.safetensors").read_bytes())
-        used = json.loads((read / "train.json").read_text())
-        for former, name in (("warmup", "warmup-fraction"), ("length", "train-length"), ("tokens", "train-tokens")):
-            settings[name] = settings.pop(former)
-        settings |= {"mask-rate": 0.15, "shards": 1, "sequence-ranks": 1}  # options since then
-        self.assertEqual({**used, "text": None, "valid": None, "out": None},
-                         {**settings, "text": None, "valid": None, "out": None})
+    def test_causal_of_a_file_of_options(self):
+        for causal, words in ((True, ()), (True, ("--no-causal",)), (False, ())):
+            is_causal, out = causal and not words, self.folder / f"{causal}{len(words)}"
+            self.succeeds("train", self.text, "--valid", self.valid, "-o", out, *TINY_TRAINING, *words,
+                          "--config", self.write({"causal": causal}))
+            self.assertEqual(json.loads((out / "train.json").read_text())["causal"], is_causal)
+            self.assertEqual("AlibiForMaskedLM" in (out / "config.json").read_text(), not is_causal)
 
     def test_errors_name_the_key(self):
         out = self.folder / "unused"
         for settings, code, mentions in (
                 ({"learning_rate": 1}, 2, "did you mean 'learning-rate'"), ({"cilp": 1}, 2, "did you mean 'clip'"),
-                ({"clip": "wide"}, 2, "'clip'"), ({"clip": -1}, 2, "'clip'"), ({"length": 1.5}, 2, "'length'"),
-                ({"length": {}}, 2, "'length'"), ({"valid": [[]]}, 2, "'valid'"), ({"config": "x"}, 2, "'config'"),
-                ({"tokens": 5, "epochs": 1}, 2, "exclude"), ("{", 1, "config.json"), ("[]", 1, "config.json"),
+                ({"clip": "wide"}, 2, "'clip'"), ({"clip": -1}, 2, "'clip'"), ({"train-length": 1.5}, 2, "'train-length'"),
+                ({"train-length": {}}, 2, "'train-length'"), ({"valid": [[]]}, 2, "'valid'"), ({"config": "x"}, 2, "'config'"),
+                ({"train-tokens": 5, "epochs": 1}, 2, "exclude"), ("{", 1, "config.json"), ("[]", 1, "config.json"),
                 ({"preset": "huge"}, 2, "huge"), ({"schedule": "steep"}, 2, "fairseq")):
             self.fails(code, mentions, "train", self.text, "-o", out, "--config", self.write(settings))
         self.fails(1, "nowhere.json", "train", self.text, "-o", out, "--config", "nowhere.json")

@@ -200,8 +200,6 @@ TEST(ModelFolder, BadValuesOfTheConfigurationAreNamedByFileAndKey) {
       {"/n_layers", "[1]", "n_layers is an array of 1, expected an integer"},
       {"/vocab_size", "0", "vocab_size is 0, expected 1 to"},
       {"/vocab_size", "1e15", "vocab_size is 1000000000000000, expected 1 to"},
-      {"/max_seq_len", "-3", "max_seq_len is -3, expected 0 to"},
-      {"/max_seq_len", "\"long\"", "max_seq_len is \"long\", expected an integer"},
       {"/no_bias", "1", "no_bias is 1, expected true or false"},
       {"/norm_type", "\"batchnorm\"", "norm_type is 'batchnorm', expected layernorm"},
       {"/norm_eps", "0", "norm_eps is 0, expected above 0 and below 1"},
@@ -210,18 +208,14 @@ TEST(ModelFolder, BadValuesOfTheConfigurationAreNamedByFileAndKey) {
       {"/resid_pdrop", "1", "resid_pdrop is 1, expected at least 0 and below 1"},
       {"/resid_pdrop", "-0.5", "resid_pdrop is -0.5, expected 0 to 1"},
       {"/attn_config", "[]", "attn_config is an array of 0, expected an object"},
-      {"/attn_config/attn_pdrop", "1", "attn_config.attn_pdrop is 1, expected at least 0 and below 1"},
       {"/attn_config/alibi_bias_max", "0", "attn_config.alibi_bias_max is 0, expected above 0"},
       {"/alibi/slopes", "[1, 2, 3, 4, 5]", "alibi.slopes are 5 numbers, expected"},
       {"/alibi/slopes", "[-1]", "alibi.slopes is -1, expected at least 0"},
       {"/alibi/slopes", "\"steep\"", "slopes"},
       {"/alibi/window", "-1", "window"},
       {"/alibi/slope_training", "\"often\"", "choose from fixed, learned, learned_random"},
-      {"/attn_config/attn_type", "\"linear\"", "attn_config.attn_type is 'linear', expected multihead_attention"},
       {"/attn_config/alibi", "false", "attn_config.alibi is false, but "},
       {"/attn_config/clip_qkv", "6", "attn_config.clip_qkv is set"},
-      {"/expansion_ratio", "0", "expansion_ratio is 0, expected above 0 and at most 64"},
-      {"/expansion_ratio", "0.01", "expansion_ratio is 0.01, expected at least 0.0625"},
       {"/ffn_config/ffn_hidden_size", "0", "ffn_config.ffn_hidden_size is 0, expected 1 to 512"},
       {"/ffn_config/ffn_hidden_size", "513", "ffn_config.ffn_hidden_size is 513, expected 1 to 512"},
       {"/tie_word_embeddings", "false", "tie_word_embeddings is set"},
@@ -252,7 +246,6 @@ TEST(ModelFolder, BadValuesOfTheConfigurationAreNamedByFileAndKey) {
     const fs::path file = folder / model / "config.json";
     formats::Json config = formats::Json::parse(core::read_file(file));
     const std::string good = config.dump();
-    if (std::string_view(bad.key) == "/expansion_ratio") config.erase("ffn_config");
     config[formats::Json::json_pointer(bad.key)] = formats::Json::parse(bad.value);
     folder.write(file, config.dump());
     try {

@@ -28,7 +28,6 @@ TEST(ConfigFields, EachIsSaidOnceAndItsDefaultIsAllowed) {
   std::set<std::string> names;
   for (const model::ConfigField& field : model::config_fields()) {
     EXPECT_TRUE(names.insert(field.name).second) << field.name;
-    EXPECT_TRUE(!field.older_name || names.insert(field.older_name).second) << field.name;
     EXPECT_FALSE(std::string(field.help).empty() || std::string(field.more.part).empty()) << field.name;
     LanguageModelConfig config;
     const OptionValue usual = field.get(config);
@@ -60,9 +59,6 @@ TEST(ModelOptions, WhatIsGivenIsTakenAndTheRestIsThePresets) {
   EXPECT_EQ(options.find("heads"), nullptr);
   options.unset("layers");
   EXPECT_EQ(options.find("layers"), nullptr);
-  options.set("window", 7);  // the former name of sliding_window
-  EXPECT_EQ(*options.find("sliding_window"), OptionValue(int64_t{7}));
-  EXPECT_EQ(options.find("window"), nullptr);
   expect_error<UsageError>([&] { options.set("height", 1); }, "no option of a model called 'height'");
   expect_error<UsageError>([&] { options.set("vocab_size", 1); }, "'vocab_size'");
   expect_error<UsageError>([&] { options.set("heads", 0); }, "heads is 0, expected 1 to 4096");

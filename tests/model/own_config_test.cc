@@ -16,92 +16,85 @@
 namespace alibi::model {
 namespace {
 
-constexpr const char* kLeast = R"({"model_type": "mpt", "d_model": 24, "n_heads": 4, "n_layers": 3, "vocab_size": 99,
-                                   "max_seq_len": 512)";
+/// The keys that every config.json has.
+const char* const kLeast = R"({"model_type": "alibi", "d_model": 24, "n_heads": 4, "n_layers": 3, "vocab_size": 99,
+    "no_bias": true, "norm_type": "layernorm", "norm_eps": 0.5, "attn_config": {"alibi": true},
+    "ffn_config": {"ffn_hidden_size": 96}, "alibi": {"position": "alibi", "activation": "gelu", "train_length": 512}})";
 
-LanguageModelConfig config_of(const std::string& more) {
+/// `changes` is a JSON merge patch: null removes a key.
+LanguageModelConfig config_of(const std::string& changes) {
   const test::TemporaryFolder folder;
-  folder.write("config.json", kLeast + more + "}");
+  formats::Json json = formats::Json::parse(kLeast);
+  json.merge_patch(formats::Json::parse(changes));
+  folder.write("config.json", json.dump());
   return read_own_config(folder.path()).model;
 }
 
 TEST(OwnConfig, DefaultsOfWhatIsNotSaid) {
-  const LanguageModelConfig config = config_of("");
+  const LanguageModelConfig config = config_of("{}");
   const TransformerConfig& t = config.transformer;
-  EXPECT_EQ(config.vocab_size, 99);
   EXPECT_EQ(config.train_length, 512);
   EXPECT_EQ(config.transformer.embedding.scale, 1);
   EXPECT_FALSE(config.adaptive.has_value());
-  EXPECT_EQ(t.layers, 3);
-  EXPECT_EQ(t.d_model, 24);
-  EXPECT_EQ(t.attention.heads, 4);
   EXPECT_EQ(t.key_heads(), 4);
   EXPECT_EQ(t.ffn_dim(), 4 * 24);
-  EXPECT_EQ(t.position, Position::learned);
-  EXPECT_EQ(t.embedding.max_length, 512);
-  EXPECT_EQ(t.block.activation, Activation::gelu);
-  EXPECT_EQ(t.block.norm, Norm::layer_norm);
-  EXPECT_EQ(t.block.norm_eps, 1e-5f);
   EXPECT_EQ(t.attention.alibi_bias_max, 8);
   EXPECT_TRUE(t.head.final_norm);
   EXPECT_TRUE(t.attention.causal);
-  EXPECT_FALSE(t.block.bias);
   for (const float dropout : {t.block.dropout, t.attention.dropout, t.block.activation_dropout, t.embedding.dropout}) {
     EXPECT_EQ(dropout, 0);
   }
 }
 
-TEST(OwnConfig, WhatIsGivenIsTaken) {
-  const auto transformer = [](const std::string& more) { return config_of(more).transformer; };
-  EXPECT_EQ(transformer(R"(, "expansion_ratio": 2)").ffn_dim(), 48);
-  EXPECT_EQ(transformer(R"(, "expansion_ratio": 2, "ffn_config": {"ffn_hidden_size": 37})").ffn_dim(), 37);
-  EXPECT_EQ(transformer(R"(, "attn_config": {"attn_type": "multiquery_attention"})").key_heads(), 1);
-  EXPECT_EQ(transformer(R"(, "attn_config": {"attn_type": "grouped_query_attention", "kv_n_heads": 2})").key_heads(),
-            2);
-  EXPECT_EQ(transformer(R"(, "attn_config": {"alibi": true})").position, Position::alibi);
-  EXPECT_EQ(transformer(R"(, "learned_pos_emb": false)").position, Position::none);
-  EXPECT_EQ(transformer(R"(, "norm_type": "rmsnorm")").block.norm, Norm::rms_norm);
-  EXPECT_EQ(transformer(R"(, "norm_eps": 0.5)").block.norm_eps, 0.5f);
-  EXPECT_EQ(transformer(R"(, "emb_pdrop": 0.5)").embedding.dropout, 0.5f);
-  EXPECT_EQ(transformer(R"(, "resid_pdrop": 0.5)").block.dropout, 0.5f);
-  EXPECT_EQ(transformer(R"(, "attn_config": {"attn_pdrop": 0.5})").attention.dropout, 0.5f);
-  EXPECT_TRUE(transformer(R"(, "no_bias": false)").block.bias);
-  EXPECT_EQ(transformer(R"(, "ffn_config": {"ffn_act_fn": {"name": "relu"}})").block.activation, Activation::relu);
-  EXPECT_EQ(transformer(R"(, "ffn_config": {"ffn_act_fn": {"name": "gelu", "approximate": "tanh"}})").block.activation,
-            Activation::gelu_tanh);
+TEST(OwnConfig, AMissingKeyIsNamed) {
+  for (const std::string changes :
+       {R"({"d_model": null})", R"({"no_bias": null})", R"({"norm_type": null})", R"({"norm_eps": null})",
+        R"({"attn_config": null})", R"({"ffn_config": null})", R"({"attn_config": {"alibi": null}})",
+        R"({"alibi": {"activation": null}})", R"({"ffn_config": {"ffn_hidden_size": null}})",
+        R"({"alibi": {"position": null}})", R"({"alibi": {"train_length": null}})"}) {
+    const std::string key = changes.substr(0, changes.find("\": null"));
+    const std::string message = test::message_of([&] { config_of(changes); });
+    EXPECT_NE(message.find(key.substr(key.rfind('"') + 1) + " is missing"), std::string::npos) << message;
+  }
+  const auto message = [](const char* position) {
+    return test::message_of([&] {
+      config_of(fmt::format(R"({{"attn_config": {{"alibi": false}}, "alibi": {{"position": "{}"}}}})", position));
+    });
+  };
+  EXPECT_NE(message("learned").find("alibi.max_length is missing"), std::string::npos) << message("learned");
+  EXPECT_NE(message("t5").find("alibi.t5_buckets is missing"), std::string::npos) << message("t5");
 }
 
 TEST(OwnConfig, WhatWouldChangeTheResultIsRefusedByName) {
-  const auto refused = [](const std::string& more, const char* key) {
-    const std::string message = test::message_of([&] { config_of(more); });
+  const auto refused = [](const std::string& changes, const char* key) {
+    const std::string message = test::message_of([&] { config_of(changes); });
     EXPECT_NE(message.find(key), std::string::npos) << message;
     EXPECT_NE(message.find("not supported"), std::string::npos) << message;
   };
   for (const char* key : {"clip_qkv", "qk_ln", "qk_gn", "prefix_lm", "attn_logit_softcapping", "softmax_scale"}) {
-    refused(fmt::format(R"(, "attn_config": {{"{}": true}})", key), key);
-    EXPECT_NO_THROW(config_of(fmt::format(R"(, "attn_config": {{"{}": null}})", key)));
-    EXPECT_NO_THROW(config_of(fmt::format(R"(, "attn_config": {{"{}": false}})", key)));
+    refused(fmt::format(R"({{"attn_config": {{"{}": true}}}})", key), key);
+    EXPECT_NO_THROW(config_of(fmt::format(R"({{"attn_config": {{"{}": null}}}})", key)));
+    EXPECT_NO_THROW(config_of(fmt::format(R"({{"attn_config": {{"{}": false}}}})", key)));
   }
-  refused(R"(, "attn_config": {"sliding_window_size": 7})", "sliding_window_size");
-  refused(R"(, "attn_config": {"fused_qkv": false})", "fused_qkv");
-  refused(R"(, "attn_config": {"rope": true})", "rope");
+  refused(R"({"attn_config": {"sliding_window_size": 7}})", "sliding_window_size");
+  refused(R"({"attn_config": {"fused_qkv": false}})", "fused_qkv");
   for (const char* key : {"logit_scale", "final_logit_softcapping", "block_overrides"}) {
-    refused(fmt::format(R"(, "{}": 2)", key), key);
+    refused(fmt::format(R"({{"{}": 2}})", key), key);
   }
-  refused(R"(, "tie_word_embeddings": false)", "tie_word_embeddings");
+  refused(R"({"tie_word_embeddings": false})", "tie_word_embeddings");
+  refused(R"({"embedding_fraction": 0.5})", "embedding_fraction");
   const auto contradicts = [](const char* uses_alibi, const char* position) {
-    const std::string config =
-        fmt::format(R"(, "attn_config": {{"alibi": {}}}, "alibi": {{"position": "{}"}})", uses_alibi, position);
-    EXPECT_NE(test::message_of([&] { config_of(config); }).find("position is '"), std::string::npos) << config;
+    const std::string changes =
+        fmt::format(R"({{"attn_config": {{"alibi": {}}}, "alibi": {{"position": "{}"}}}})", uses_alibi, position);
+    EXPECT_NE(test::message_of([&] { config_of(changes); }).find("position is '"), std::string::npos) << changes;
   };
   contradicts("true", "rotary");
   contradicts("false", "alibi");
-  refused(R"(, "embedding_fraction": 0.5)", "embedding_fraction");
 }
 
 TEST(OwnConfig, AKeyOfANewerVersionIsRefusedByName) {
-  EXPECT_NO_THROW(config_of(R"(, "alibi": {"version": "0.9.0", "train_length": 64})"));
-  const std::string message = test::message_of([] { config_of(R"(, "alibi": {"version": "0.9.0", "bend": 2})"); });
+  EXPECT_NO_THROW(config_of(R"({"alibi": {"version": "0.9.0"}})"));
+  const std::string message = test::message_of([] { config_of(R"({"alibi": {"version": "0.9.0", "bend": 2}})"); });
   EXPECT_NE(message.find("alibi.bend is unknown"), std::string::npos) << message;
   EXPECT_NE(message.find("the file is of version 0.9.0"), std::string::npos) << message;
 }
@@ -115,7 +108,7 @@ struct Read {
 Read read_file_of(const std::filesystem::path& folder) {
   const formats::JsonObject json = formats::read_json_object(folder / "config.json");
   const LanguageModelConfig config = read_own_config(folder).model;
-  return {config, json.raw(), differences_of_own(config, json)};
+  return {config, json.raw(), family_of_own().folder.differences(config)};
 }
 Read saved(const LanguageModelConfig& config) {
   const test::TemporaryFolder folder;
@@ -198,25 +191,6 @@ TEST(OwnConfig, AModelThatOthersCannotRunIsNotCalledTheirs) {
   differs("final_norm false", [](Config& c) { c.transformer.head.final_norm = false; });
   differs("embedding_scale 2", [](Config& c) { c.transformer.embedding.scale = 2; });
   differs("adaptive vocabulary", [](Config& c) { c.adaptive = AdaptiveConfig{.cutoffs = {100}}; });
-}
-
-TEST(OwnConfig, FoldersOfEarlierVersionsAreReadAndSaidNotToBeForOthers) {
-  const auto read = [](const std::string& more) {
-    const test::TemporaryFolder folder;
-    folder.write("config.json", kLeast + more + "}");
-    return read_file_of(folder.path());
-  };
-  const char* others = R"(, "no_bias": true, "attn_config": {"alibi": true, "attn_pdrop": 0, "alibi_bias_max": 8})";
-  const char* earlier =
-      R"(, "no_bias": true, "attn_config": {"alibi": true, "attn_pdrop": 0.25, "alibi_bias_max": 8.0})";
-  EXPECT_TRUE(read(others).differences.empty());
-  EXPECT_EQ(read(earlier).model.transformer.attention.dropout, 0.25f);
-  EXPECT_EQ(read(earlier).model.train_length, 512);
-  ASSERT_EQ(read(earlier).differences.size(), 1);
-  EXPECT_NE(read(earlier).differences[0].find("attn_pdrop"), std::string::npos);
-  // Their MPT has another key for it.
-  EXPECT_EQ(read(std::string(others) + R"(, "layer_norm_epsilon": 0.5)").model.transformer.block.norm_eps, 0.5f);
-  EXPECT_EQ(read(std::string(others) + R"(, "norm_eps": 0.5)").differences[0], "norm_eps without layer_norm_epsilon");
 }
 
 TEST(OwnConfig, EveryFieldIsReadAsItWasWritten) {

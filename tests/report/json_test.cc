@@ -136,11 +136,12 @@ TEST(ReportJson, DamagedFilesNameTheKey) {
   expect_refused("{\"train_length\": 1.5}", "expected an integer");
   expect_refused("{\"train_length\": 9223372036854775808}", "expected an integer of 64 bits");
   expect_refused("{\"train_length\": 0}", "results.train_length is 0, expected 1 to");
-  expect_refused("{\"train_length\": 1, \"methods\": 3}", "results.methods");
-  expect_refused("{\"train_length\": 1, \"methods\": [{\"name\": \"a\", \"eval\": [{\"length\": 1, \"nll\": \"x\"}]}]}",
-                 "results.methods[0].eval[0].nll");
-  expect_refused("{\"train_length\": 1, \"methods\": [{\"train\": {\"loss\": [1, 2], \"loss_tokens\": [1]}}]}",
-                 "results.methods[0].train.loss_tokens");
+  expect_refused("{\"train_length\": 1, \"runs\": 3}", "results.runs");
+  const auto with_run = [](const std::string& more) {
+    return "{\"train_length\": 1, \"runs\": [{\"method\": \"a\", \"seed\": 0, " + more + "}]}";
+  };
+  expect_refused(with_run("\"eval\": [{\"length\": 1, \"nll\": \"x\"}]"), "results.runs[0].eval[0].nll");
+  expect_refused(with_run("\"train\": {\"loss\": [1, 2], \"loss_tokens\": [1]}"), "results.runs[0].train.loss_tokens");
   expect_refused("{\"train_length\": 1}", "results.runs is missing");
   EXPECT_NO_THROW(results_from_json("{\"train_length\": 1, \"runs\": []}"));
 }

@@ -169,7 +169,7 @@ TEST(Verdict, MethodsThatHaveNotLearnedAreCalledSo) {
 TEST(Verdict, ShortTrainingIsSaidFirst) {
   CompareResults results = results_of({{{"alibi", {9, 9, 9}}, {"t5", {8, 8, 8}}}});
   for (MethodResults& method : results.methods) method.train_tokens = 198'656;
-  EXPECT_EQ(verdict(results).find("advised"), std::string::npos) << "results of earlier versions do not know";
+  EXPECT_EQ(verdict(results).find("advised"), std::string::npos) << "not known";
   results.advised_tokens = 1'000'000;
   results.notes = {"The position weights of t5 have 64 times the learning rate of the other weights."};
   const std::string text = verdict(results);

@@ -26,7 +26,6 @@ TYPED_TEST(Described, EachOptionHasANameOfItsOwnAndHelp) {
   std::set<std::string> names;
   for (const formats::Option<TypeParam>& option : formats::options_of<TypeParam>) {
     EXPECT_TRUE(names.insert(option.name).second) << option.name;
-    EXPECT_TRUE(!option.older_name || names.insert(option.older_name).second) << option.name;
     EXPECT_FALSE(std::string(option.help).empty()) << option.name;
   }
   for (const formats::Option<TypeParam>& option : formats::options_of<TypeParam>) {

@@ -180,7 +180,7 @@ TEST(TrainOverRanks, OtherSettingsTextsOrWeightsOfARankAreRefused) {
       {"layers", [](Rank& rank) { rank.job.config.transformer.layers += 1; }},
       {"text_fingerprint", [](Rank& rank) { rank.tokens[500] ^= 1; }},
       {"text_tokens", [](Rank& rank) { rank.tokens.pop_back(); }},
-      {"held_out_fingerprint", [](Rank& rank) { rank.valid[100] ^= 1; }},
+      {"held_out_text", [](Rank& rank) { rank.valid[100] ^= 1; }},
       {"the hash of the weights", [](Rank& rank) { rank.model_seed = 2; }},
   };
   for (const auto& [name, change] : others) {

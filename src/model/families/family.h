@@ -51,10 +51,8 @@ struct Layout {
   Interpolation (*interpolation)(const formats::JsonObject& file) = nullptr;
   /// Our own models as files of this kind: what these cannot say of a model. Null: none are written.
   std::vector<std::string> (*differences)(const LanguageModelConfig& config) = nullptr;
-  /// The keys of config.json, for a model without differences; why programs that know the family do not take one of our
-  /// own folders, although the model has no differences.
+  /// The keys of config.json, for a model without differences.
   void (*describe)(const LanguageModelConfig& config, formats::OrderedJson& json) = nullptr;
-  std::vector<std::string> (*flaws)(const formats::JsonObject& file) = nullptr;
   /// The metadata of a GGUF file.
   void (*write)(const LanguageModelConfig& config, formats::GgufWriter& file) = nullptr;
 };

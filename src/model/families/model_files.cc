@@ -56,7 +56,7 @@ void ModelFiles::open_folder(const std::filesystem::path& folder) {
     config = own.config.model;
     family = "alibi";
     is_own = true;
-    differences = differences_of_own(config, json);
+    differences = family_of_own().folder.differences(config);
     if (differences.empty()) opened_as = family_of_own().name;
     for (std::vector<std::string>& tensors : own_tensors(config)) sources.push_back({std::move(tensors)});
     tokenizer = std::move(own.tokenizer);

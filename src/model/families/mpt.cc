@@ -183,26 +183,6 @@ void describe_mpt(const LanguageModelConfig& config, formats::OrderedJson& json)
   json["ffn_config"] = {{"ffn_type", "mptmlp"}, {"ffn_hidden_size", t.ffn_dim()}};
 }
 
-/// Folders of earlier versions have fractions where transformers takes integers, and one spelling of the epsilon.
-std::vector<std::string> mpt_flaws(const formats::JsonObject& json) {
-  std::vector<std::string> found;
-  const formats::JsonObject attention = json.object_or_empty("attn_config");
-  const auto is_fraction = [](const formats::JsonObject& object, const char* key) {
-    return object.has(key) && !object.raw().at(key).is_number_integer();
-  };
-  const std::string type = json.get<std::string>("model_type");
-  if (type != "mpt") found.push_back(fmt::format("model_type {}", type));
-  if (is_fraction(attention, "attn_pdrop") || is_fraction(attention, "alibi_bias_max") ||
-      is_fraction(json, "expansion_ratio")) {
-    found.emplace_back("attn_pdrop, alibi_bias_max or expansion_ratio is not written as an integer");
-  }
-  if (!json.has("layer_norm_epsilon") &&
-      static_cast<float>(json.get_or<double>("norm_eps", 1e-5)) != TransformerConfig().block.norm_eps) {
-    found.emplace_back("norm_eps without layer_norm_epsilon");
-  }
-  return found;
-}
-
 /// What the metadata and the tensors of a GGUF file say, and llama.cpp, which the format belongs to, computes. Every
 /// other field must have its usual value.
 constexpr std::string_view kMptGgufFields[] = {"layers",     "d_model",  "heads",         "kv_heads",   "expansion",
@@ -279,8 +259,7 @@ constinit const Family kMpt = {.name = "mpt",
                                           .tied_head = "lm_head.weight",
                                           .prefix = "transformer.",
                                           .differences = mpt_differences,
-                                          .describe = describe_mpt,
-                                          .flaws = mpt_flaws},
+                                          .describe = describe_mpt},
                                .gguf = {.names = {"mpt"},
                                         .config = mpt_gguf_config,
                                         .mappings = kMptGgufTensors,

@@ -31,12 +31,6 @@ const Family& family_of_own() {
   return **found;
 }
 
-std::vector<std::string> differences_of_own(const LanguageModelConfig& config, const formats::JsonObject& file) {
-  const Layout& layout = family_of_own().folder;
-  const std::vector<std::string> differences = layout.differences(config);
-  return differences.empty() ? layout.flaws(file) : differences;
-}
-
 void check_own_type(const formats::JsonObject& file) {
   const std::string type = file.get<std::string>("model_type");
   check(type == kOwnType || type == family_of_own().name, "[config] {}model_type is '{}', expected {} or {}",

@@ -12,8 +12,6 @@ namespace alibi::model {
 
 /// The family as which our own models are written for other programs.
 const Family& family_of_own();
-/// Why programs do not run one of our own folders as a model of that family; empty: they do.
-std::vector<std::string> differences_of_own(const LanguageModelConfig& config, const formats::JsonObject& file);
 /// Throws Error unless the model_type is ours or that family's.
 void check_own_type(const formats::JsonObject& file);
 
