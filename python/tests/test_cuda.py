@@ -205,16 +205,22 @@ def test_training_is_captured_into_a_graph():
 
     def step():
         out = alibi.attention(q, k, v, alibi_slopes=slopes, tolerance=2**-11)
-        return out, *torch.autograd.grad(out, (q, k, v), torch.ones_like(out))
+        return out.detach(), *torch.autograd.grad(out, (q, k, v), torch.ones_like(out))
 
-    expected = [x.clone() for x in step()]
+    # As PyTorch asks for: a first step in another stream, and nothing of it that autograd still keeps.
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        expected = [x.clone() for x in step()]
+    torch.cuda.current_stream().wait_stream(stream)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         results = step()
     graph.replay()
     assert all(torch.equal(a, b) for a, b in zip(results, expected))
+    on_gpu = slopes.cuda()  # a copy that cannot be captured itself
     with pytest.raises(alibi.UsageError, match="alibi_slopes is on a GPU"), torch.cuda.graph(torch.cuda.CUDAGraph()):
-        alibi.attention(q, k, v, alibi_slopes=slopes.cuda())
+        alibi.attention(q, k, v, alibi_slopes=on_gpu)
 
 
 @pytest.mark.skipif(EMULATED, reason="needs a GPU")

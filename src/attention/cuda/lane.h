@@ -193,7 +193,7 @@ template <class Body>
 int launch(int64_t blocks, const typename Body::Arguments& arguments, void* stream) {
   if (blocks == 0) return cudaSuccess;
   constexpr int granted = 48 << 10;
-  if (Body::shared_bytes > granted) {  // asked for once on each GPU; the call also clears errors of other libraries
+  if (Body::shared_bytes > granted) {  // requested once on each GPU; the call also clears errors of other libraries
     static std::atomic<uint64_t> asked = 0;
     int device = 0;
     if (const cudaError_t error = cudaGetDevice(&device); error != cudaSuccess) return error;
