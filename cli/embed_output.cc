@@ -65,7 +65,6 @@ void EmbedRows::open(const std::string& header) {
     };
     while (rows_ < count && is_intact(rows_)) ++rows_;
     damaged_ = count - rows_;
-    core::check_mapped(map.bytes().data());
   }
   file_ = std::make_unique<core::AppendFile>(path_);
   if (rows_ > 0) return truncate(rows_);

@@ -91,9 +91,8 @@ class FolderLock {
   int descriptor_;
 };
 
-/// A read-only memory map of a regular file. If the file is truncated while it is mapped, the missing part reads as
-/// zeros: the first map installs a SIGBUS handler, which passes other faults to the previous handler. Call
-/// check_mapped() before relying on data from the map.
+/// A read-only memory map of a regular file. The file must not be truncated while it is mapped: reading the missing part
+/// ends the process with SIGBUS.
 class MappedFile {
  public:
   MappedFile() = default;
@@ -104,16 +103,11 @@ class MappedFile {
   std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(data_), size_}; }
 
  private:
-  struct MappedRange* range_ = nullptr;  // entry for the signal handler
   void* data_ = nullptr;
   size_t size_ = 0;
 };
 
-/// The first byte of the MappedFile that contains `data`, or null if no MappedFile contains it.
-const void* mapping_of(const void* data);
-
-/// Throws Error if `data` is in a MappedFile whose file was truncated. Accepts any other address. It may be called from
-/// any thread while the map exists, and costs one system call.
-void check_mapped(const void* data);
+/// Whether `data` is in a MappedFile, so that it must not be written.
+bool is_mapped(const void* data);
 
 }  // namespace alibi::core

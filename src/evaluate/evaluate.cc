@@ -8,7 +8,6 @@
 #include <optional>
 
 #include "core/check.h"
-#include "core/files.h"
 #include "core/memory.h"
 #include "evaluate/checks.h"
 #include "evaluate/evaluate_over.h"
@@ -114,7 +113,7 @@ std::vector<WindowBatch> cut_batches(const std::vector<Window>& windows, int64_t
 
 /// Fills the targets, and computes their losses if this rank is to.
 void score(WindowBatch& batch, const std::vector<Window>& windows, const Asked& asked, const LanguageModel& model,
-           std::span<const int32_t> tokens, bool computes) {
+           bool computes) {
   const Shape shape{static_cast<int64_t>(batch.end - batch.begin), windows[batch.begin].length()};
   Tensor ids = Tensor::empty(shape, DType::int32);
   batch.targets = Tensor::empty(shape, DType::int32);
@@ -127,7 +126,6 @@ void score(WindowBatch& batch, const std::vector<Window>& windows, const Asked& 
       *target++ = t < windows[w].first_scored ? -1 : asked_for;
     }
   }
-  core::check_mapped(tokens.data());
   batch.nll.resize(static_cast<size_t>(ids.elements()));
   if (computes) batch.nll = model.nll(ids, batch.targets);
 }
@@ -189,7 +187,7 @@ Evaluation evaluation::evaluate_over(ranks::Group* group, const LanguageModel& m
   // Each rank computes one of some batches. Then all ranks add up the losses of all in the order of one process.
   for (size_t first = 0; first < batches.size(); first += ranks) {
     const std::span<WindowBatch> together = std::span(batches).subspan(first, std::min(ranks, batches.size() - first));
-    for (size_t i = 0; i < together.size(); ++i) score(together[i], windows, asked, model, tokens, i == here);
+    for (size_t i = 0; i < together.size(); ++i) score(together[i], windows, asked, model, i == here);
     if (group != nullptr) {
       std::vector<std::span<std::byte>> parts(ranks);
       for (size_t i = 0; i < together.size(); ++i) parts[i] = ranks::bytes_of(together[i].nll);

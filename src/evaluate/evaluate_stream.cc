@@ -8,7 +8,6 @@
 
 #include "alibi/context.h"
 #include "core/check.h"
-#include "core/files.h"
 #include "core/memory.h"
 #include "evaluate/checks.h"
 #include "model/position.h"
@@ -73,7 +72,6 @@ StreamEvaluation evaluate_stream(const LanguageModel& model, std::span<const int
     const auto known = tokens.subspan(static_cast<size_t>(begin), static_cast<size_t>(length));
     std::copy_n(known.begin(), length - 1, ids.data<int32_t>() + 1);
     const Tensor targets = targets_of(known, begin, segments);
-    core::check_mapped(tokens.data());
     const std::vector<float> nll = model.nll(Tensor::view(ids.raw(), {1, length}, DType::int32), targets, context);
     for (size_t i = 0; i < nll.size(); ++i)
       evaluation::check_finite("evaluate", nll[i], "loss of token", begin + static_cast<int64_t>(i));

@@ -151,7 +151,6 @@ void GgufWriter::write(const std::filesystem::path& path) const {
       };
       if (entry.values == nullptr) {
         add({reinterpret_cast<const char*>(entry.bytes.data()), entry.bytes.size()});
-        core::check_mapped(entry.bytes.data());
       } else {
         const Tensor tensor = entry.values();
         check(tensor.shape() == entry.shape && tensor.dtype() == DType::float32 && tensor.contiguous(),

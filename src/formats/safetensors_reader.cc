@@ -37,7 +37,6 @@ Safetensors::Safetensors(const std::filesystem::path& path) : WeightSource("safe
 void Safetensors::open_file(const std::filesystem::path& path) {
   core::MappedFile file(path);
   SafetensorsHeader header = parse_safetensors_header(file.bytes(), path.string());
-  core::check_mapped(file.bytes().data());
   metadata_.merge(header.metadata);
   add_file(std::move(file), path.string(), std::move(header.tensors));
 }

@@ -42,7 +42,7 @@ class WeightSource {
   const std::vector<std::string>& sources() const { return sources_; }
   /// Of the one that holds it.
   const std::string& source_of(std::string_view name) const;
-  /// The bytes of a tensor in the mapped file. Whoever has read them calls core::check_mapped().
+  /// The bytes of a tensor in the mapped file.
   std::span<const std::byte> bytes(std::string_view name) const;
 
   /// Whether two tensors hold the same numbers in the same shape. Reads up to the first difference.

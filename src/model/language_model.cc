@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-#include <set>
 #include <span>
 
 #include "core/access.h"
@@ -29,8 +28,7 @@ struct [[gnu::visibility("hidden")]] LanguageModel::State {
   std::unique_ptr<model::Vocabulary> vocabulary;
   std::vector<Parameter> vocabulary_parameters;
   Interpolation interpolation;
-  Tensor embedded, dhidden;            // [R, C], kept between training steps
-  std::set<const void*> mapped_files;  // those that parameters lie in, by their first bytes
+  Tensor embedded, dhidden;  // [R, C], kept between training steps
 
   /// Without a seed the parameters are not initialized.
   State(const LanguageModelConfig& config_in, std::optional<uint64_t> seed,
@@ -61,13 +59,7 @@ struct [[gnu::visibility("hidden")]] LanguageModel::State {
   Tensor logits(const Tensor& states) const {
     Tensor result = Tensor::empty({states.size(0), config.vocab_size}, DType::float32);
     vocabulary->logits(rounded(states), result);
-    check_files();
     return result;
-  }
-
-  /// Throws Error if a file that parameters lie in has become smaller, so that what was computed is wrong.
-  void check_files() const {
-    for (const void* file : mapped_files) core::check_mapped(file);
   }
 
   static const LanguageModelConfig& validated(const LanguageModelConfig& config) {
@@ -155,9 +147,7 @@ Tensor model::hidden(const LanguageModel& model, const Tensor& ids, model::Pass&
   Tensor embedded = Tensor::empty({batch * length, width}, DType::float32);
   embed_ids(model, ids.reshape({batch * length}), pass.token_types, embedded);
   const Tensor x = embedded.reshape({batch, length, width});
-  Tensor states = core::state_of(transformer_of(model)).forward(x, model::Keep::nothing, pass);
-  check_files(model);
-  return states;
+  return core::state_of(transformer_of(model)).forward(x, model::Keep::nothing, pass);
 }
 
 void model::embed_ids(const LanguageModel& model, const Tensor& ids, const Tensor* token_types, Tensor& y) {
@@ -172,7 +162,6 @@ void model::divide_sequences(LanguageModel& model, const SequenceRanks* ranks, i
   state.ranks = ranks;
   state.sequence_length = length;
 }
-void model::check_files(const LanguageModel& model) { core::state_of(model).check_files(); }
 
 Tensor model::classify(const LanguageModel& model, const Tensor& states) {
   return core::state_of(model).vocabulary->classify(states);
@@ -282,7 +271,6 @@ std::vector<float> LanguageModel::nll(const Tensor& ids, const Tensor& targets) 
   const int64_t rows = ids.elements();
   std::vector<float> result(static_cast<size_t>(rows));
   state_->vocabulary->nll(state_->rounded(states.reshape({rows, states.size(2)})), targets.reshape({rows}), result);
-  state_->check_files();
   return result;
 }
 
@@ -305,7 +293,6 @@ std::vector<float> LanguageModel::nll(const Tensor& ids, const Tensor& targets,
       std::copy_n(piece.begin() + row * read_now, read_now, result.begin() + row * length + first);
     }
   });
-  state_->check_files();
   return result;
 }
 
@@ -353,16 +340,12 @@ void LanguageModel::set_precision(Precision precision) {
 Precision LanguageModel::precision() const { return state_->transformer.precision(); }
 void LanguageModel::set_recompute(bool recompute) { state_->transformer.set_recompute(recompute); }
 
-void LanguageModel::weights_changed() {
-  model::round_operands(parameters(), precision());
-  state_->mapped_files.clear();
-  for (const Parameter* parameter : parameters()) {
-    if (const void* file = core::mapping_of(parameter->value.raw())) state_->mapped_files.insert(file);
-  }
-}
+void LanguageModel::weights_changed() { model::round_operands(parameters(), precision()); }
 
 void LanguageModel::zero_gradients() {
-  if (!state_->mapped_files.empty()) to_float32();
+  const std::vector<Parameter*> all = parameters();
+  if (std::any_of(all.begin(), all.end(), [](Parameter* one) { return core::is_mapped(one->value.raw()); }))
+    to_float32();
   alibi::model::zero_gradients(parameters());
 }
 

@@ -245,9 +245,7 @@ int64_t each_state(const LanguageModel& model, const LongText& text,
     const bool is_last = layer + 1 == pass.blocks().size();
     pass.run(pass.blocks()[layer], [&](int64_t first, ResidualStream& stream) {
       if (is_last) {
-        const Tensor states = pass.final_states(stream);
-        check_files(model);
-        use(first, states);
+        use(first, pass.final_states(stream));
       } else {
         pass.store(first, stream);
       }

@@ -104,7 +104,7 @@ void to_float32(const std::vector<Parameter*>& parameters) {
   for (Parameter* parameter : parameters) {
     Tensor& value = parameter->value;
     if (!value.defined()) continue;
-    if (value.dtype() == DType::float32 && core::mapping_of(value.raw()) == nullptr) continue;
+    if (value.dtype() == DType::float32 && !core::is_mapped(value.raw())) continue;
     value = nn::widened(value);
     if (!parameter->rounded.defined()) continue;  // else it may be the value itself
     parameter->rounded = Tensor::empty(value.shape(), DType::bfloat16);

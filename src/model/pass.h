@@ -114,8 +114,6 @@ float position_scale(const LanguageModel& model, int64_t length);
 /// The embeddings of ids [R], with those of their types unless null: y [R, C] float32, without positions.
 void embed_ids(const LanguageModel& model, const Tensor& ids, const Tensor* token_types, Tensor& y);
 const Transformer& transformer_of(const LanguageModel& model);
-/// Throws Error if a file that parameters lie in has become smaller, so that what was computed is wrong.
-void check_files(const LanguageModel& model);
 /// LanguageModel::hidden() with a pass.
 Tensor hidden(const LanguageModel& model, const Tensor& ids, Pass& pass);
 /// The classifier's outputs [B, labels] for the states of first tokens [B, C].

@@ -139,7 +139,6 @@ class Reader {
     } else if (reason.empty()) {
       documents_.emplace_back(path, std::move(name), file);
     }
-    core::check_mapped(file.view().data());
     return reason;
   }
 
@@ -226,9 +225,7 @@ Document::Document(std::filesystem::path path_in, std::string name_in, const Ope
       name(std::move(name_in)),
       file_size_(static_cast<int64_t>(text.view().size())),
       end_(file_size_),
-      digest_(core::digest_of(text.view())) {
-  core::check_mapped(text.view().data());
-}
+      digest_(core::digest_of(text.view())) {}
 
 OpenText Document::open() const {
   const OpenText whole = memory_ ? in_memory(memory_) : open_file(path);
@@ -241,18 +238,14 @@ OpenText Document::open() const {
 
 std::string Document::text() const {
   const OpenText opened = open();
-  std::string copy(opened.view());
-  core::check_mapped(opened.view().data());
-  return copy;
+  return std::string(opened.view());
 }
 
 Document Document::part(int64_t begin, int64_t end) const {
   Document part = *this;
   part.begin_ = begin_ + begin;
   part.end_ = begin_ + end;
-  const OpenText text = part.open();
-  part.digest_ = core::digest_of(text.view());
-  core::check_mapped(text.view().data());
+  part.digest_ = core::digest_of(part.open().view());
   return part;
 }
 

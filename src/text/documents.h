@@ -16,8 +16,7 @@
 
 namespace alibi::text {
 
-/// The bytes of a document while they are in use. They may be mapped, so call check_mapped() (core/files.h) after
-/// reading and before relying on the data.
+/// The bytes of a document while they are in use.
 class OpenText {
  public:
   OpenText() = default;

@@ -4,7 +4,6 @@
 #include <optional>
 
 #include "core/check.h"
-#include "core/files.h"
 #include "core/interrupt.h"
 #include "core/random.h"
 #include "text/pieces.h"
@@ -57,7 +56,6 @@ std::shared_ptr<const Tokenizer> make_sentencepiece(const TokenizerChoice& choic
     for (;;) {
       core::check_interrupt();
       while (rest.empty()) {
-        core::check_mapped(open.view().data());
         if (document == documents.size()) {
           if (progress) progress("choosing tokens", 0);
           return std::nullopt;

@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "core/files.h"
 #include "core/parallel.h"
 #include "text/documents.h"
 #include "text/units.h"
@@ -67,7 +66,6 @@ void for_pieces(const std::vector<Document>& documents, const Work& work, const 
       const auto at = static_cast<size_t>(i);
       results[at] = work(wave[at].text);
     });
-    for (const TextPiece& piece : wave) core::check_mapped(piece.text.data());
     for (size_t i = 0; i < wave.size(); ++i) take(std::move(results[i]), wave[i]);
   }
 }

@@ -89,7 +89,6 @@ TokenFile read_token_file(const std::filesystem::path& path) {
         sizeof(Layout));
   Layout layout;
   std::memcpy(&layout, bytes.data(), sizeof layout);
-  core::check_mapped(bytes.data());
   check(std::string_view(layout.magic, sizeof layout.magic) == kMagic, "[tokens] {}: is not a token file of alibi",
         where);
   check(layout.version == kTokenFileVersion, "[tokens] {}: version {}, expected {}", where, layout.version,
@@ -137,7 +136,6 @@ void check_tokens(const TokenFile& file, const std::filesystem::path& path,
            part[*bad], file.header.vocab_size - 1);
     }
     hash = checksum_of(part, hash);
-    core::check_mapped(ids.data());
     if (progress) progress(static_cast<double>(begin + part.size()) / static_cast<double>(ids.size()));
   }
   check(hash == file.header.checksum, "[tokens] {}: the checksum is {:016x}, expected {:016x}: the file is damaged",

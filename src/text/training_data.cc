@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "core/check.h"
-#include "core/files.h"
 #include "text/corpus.h"
 #include "text/data_folder.h"
 #include "text/make_tokenizer.h"
@@ -108,9 +107,7 @@ TrainingData training_data(const std::vector<std::string>& texts, const std::vec
 std::string held_out_warning(const TrainingData& data) {
   constexpr double kPartToWarnOf = 0.25;  // files of one collection share licences and headings
   const text::TextSketch sketch = text::sketch_of(data.valid.tokens);
-  core::check_mapped(data.valid.tokens.data());
   const std::optional<double> part = text::part_found(sketch, data.train.tokens);
-  core::check_mapped(data.train.tokens.data());
   if (!part || *part < kPartToWarnOf) return "";
   return fmt::format(
       "{:.0f} % of the held-out text is in the training text too, word for word (passages of {} tokens), so its loss "

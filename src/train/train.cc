@@ -113,8 +113,6 @@ Trainer::Trainer(LanguageModel& model, std::span<const int32_t> tokens, const Tr
   model_.set_recompute(options.recompute);
   if (!run.folder.empty() || group_ != nullptr) {
     identity_ = training::identity_of(model, tokens, valid_, options);
-    core::check_mapped(tokens.data());
-    core::check_mapped(valid_.data());
   }
   if (group_ != nullptr) ranks::check_same(*group_, training::named_values(identity_));
   if (!run.folder.empty() && is_first_rank()) open_folder();
@@ -191,7 +189,6 @@ TrainStatus Trainer::update() {
   const Clock::time_point start = Clock::now();
   const auto [sum, norm] = gradients_.compute(order_, state_.step);
   const auto [loss, tokens] = sum;
-  core::check_mapped(tokens_.data());
   // A loss this small without a gradient means that the model gives the same output for every token, because it
   // overflowed.
   constexpr double least_loss = 1e-3;

@@ -403,43 +403,6 @@ class Inputs(OutputTest):
         self.assertIn("kept.json: Permission denied", result.stderr)
 
 
-class FilesThatShrink(OutputTest):
-    def test_tokens_in_training(self):
-        data, out = self.folder / "data", self.folder / "model-of-data"
-        self.succeeds("tokenize", self.text, "-o", data)
-        words = ("train", data, "-o", out, "--train-length", "32", "--train-tokens", "400k", "--batch-tokens", "256",
-                 "--checkpoint-minutes", "0")
-        with subprocess.Popen([COMMAND, *map(str, words)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                              encoding="utf-8") as process:
-            metrics = out / "metrics.jsonl"
-            while process.poll() is None and not (metrics.exists() and metrics.read_bytes().count(b"\n") > 2):
-                time.sleep(0.005)
-            os.truncate(data / "train.tokens", 64)
-            self.assertEqual(process.wait(timeout=60), 1)
-            self.assertIn("train.tokens: has 64 bytes now", process.stderr.read())
-        self.assertEqual(list((out / "checkpoints").iterdir()), [], "nothing that was computed from it")
-        self.assertFalse((out / "model.safetensors").exists())
-
-    def test_text_while_it_is_tokenized(self):
-        text, out = self.folder / "large.txt", self.folder / "data-of-large"
-        for _ in range(5):
-            text.write_text("".join(SENTENCE.format(i) for i in range(20)) * 12_000)
-            shutil.rmtree(out, ignore_errors=True)
-            with subprocess.Popen([COMMAND, "tokenize", str(text), "-o", str(out), "--tokenizer", "words"],
-                                  stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, encoding="utf-8") as process:
-                while process.poll() is None and not list(out.glob(".saving.*.part/train.tokens.*")):
-                    time.sleep(0.001)
-                process.send_signal(signal.SIGSTOP)
-                os.truncate(text, 1000)
-                process.send_signal(signal.SIGCONT)
-                code, errors = process.wait(timeout=120), process.stderr.read()
-            if code != 0:
-                break  # else it was faster than we are
-        self.assertEqual(code, 1, errors)
-        self.assertRegex(errors, "large.txt: (it )?has 1000 bytes")
-        self.assertEqual(list(out.iterdir()), [])
-
-
 class Messages(OutputTest):
     def test_nothing_that_a_terminal_obeys(self):
         name = "evil\x1b[31m\n\x07\u009b1m\u202edna\udcff"

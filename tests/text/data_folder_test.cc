@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <filesystem>
 #include <map>
@@ -343,31 +342,6 @@ TEST(DataFolders, WhatIsInTheWayIsNamed) {
     EXPECT_EQ(files_of(data).size(), 1u);
     fs::remove(data / name);
   }
-}
-
-TEST(DataFolders, ATextThatShrinksIsAnError) {
-  const TemporaryFolder folder;
-  const std::string path = folder.write("text", lines(0, 60'000));  // large enough to be mapped
-  const std::vector<Document> documents = read_documents({path});
-  std::atomic<size_t> pieces = 0, taken = 0;
-  const auto shrink_and_read = [&](std::string_view text) {
-    if (pieces++ == 0) fs::resize_file(path, 100);
-    return ByteTokenizer().encode(text);
-  };
-  expect_error([&] { for_pieces(documents, shrink_and_read, [&](const Ids&, const TextPiece&) { ++taken; }); },
-               "was truncated");
-  EXPECT_GT(pieces, 4u);
-  EXPECT_EQ(taken, 0u);
-}
-
-TEST(DataFolders, TokensThatShrinkAreAnError) {
-  const TemporaryFolder folder;
-  const fs::path path = folder / "x.tokens";
-  const Ids ids(3 << 20, 65);  // several blocks
-  write_token_file(path, ByteTokenizer(), [&](const AppendTokens& append) { append(ids, 1); });
-  const TokenFile file = read_token_file(path);
-  const auto shrink = [&](double) { fs::resize_file(path, 64); };
-  expect_error([&] { check_tokens(file, path, shrink); }, "was truncated");
 }
 
 TEST(TrainingData, DamagedTokensAreNamedBeforeAnythingIsTrained) {

@@ -48,8 +48,7 @@ void load_part(const std::string& name, const Source& source, const formats::Wei
   if (is_transposed(source, weights.info(name).shape)) {
     if (part.dtype() == DType::float32) return weights.load_transposed_into(name, part);
     const std::span<const std::byte> bytes = weights.bytes(name);
-    transpose_halves(bytes.data(), part);
-    return core::check_mapped(bytes.data());
+    return transpose_halves(bytes.data(), part);
   }
   if (source.arrangement == Arrangement::halves_swapped) {
     const int64_t half = part.size(0) / 2;
