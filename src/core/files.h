@@ -91,8 +91,8 @@ class FolderLock {
   int descriptor_;
 };
 
-/// A read-only memory map of a regular file. The file must not be truncated while it is mapped: reading the missing part
-/// ends the process with SIGBUS.
+/// A read-only memory map of a regular file. The file must not be truncated while it is mapped: reading the missing
+/// part ends the process with SIGBUS.
 class MappedFile {
  public:
   MappedFile() = default;
