@@ -94,9 +94,9 @@ ALIBI_API Tensor attention_decode(const Tensor& q, const KvCache& cache, const A
 
 /// attention() of many queries over a cache: the kernel of attention(), which is fast for long chunks, over the keys
 /// that each head still holds. q, out and `state` are as in attention(), in the cache's type; the positions of the
-/// queries are after all evicted keys. With linear biases and a tolerance, and without a `state`, far keys are not
-/// read, so the time of a call does not grow with the length of the cache. Dropout and packed sequences are not
-/// supported; buckets only while all heads hold the same keys. Throws Error for a fork that shares keys; call own()
+/// queries are after all evicted keys. With biases that fall and a tolerance, and without a `state`, far keys are not
+/// read, so with slopes the time of a call does not grow with the length of the cache. Dropout and packed sequences are
+/// not supported. Throws Error for a fork that shares keys; call own()
 /// first.
 ALIBI_API void cached_attention(const Tensor& q, const KvCache& cache, const AttentionOptions& options, Tensor& out,
                                 AttentionState* state = nullptr);

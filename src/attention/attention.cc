@@ -37,7 +37,7 @@ void run_kernel(const char* operation, const Problem& problem, const Run& run) {
   check_usage(run(*kernel), "[{}] no kernel of '{}' can compute this call", operation, name_of(problem.device));
 }
 
-/// Whether a query may lie outside the keys' positions while scores have a linear bias.
+/// Whether a query may lie outside the keys' positions while biases are counted from the nearest key.
 bool lse_needs_shift(const Problem& problem) {
   if (problem.has_table()) return false;
   for (const kernels::Sequence& sequence : problem.sequences) {

@@ -17,11 +17,12 @@ int64_t likely_keys(const Problem& problem, const Sequence& sequence, int64_t he
   const HeadBias bias = problem.bias(sequence, head);
   const int64_t position = sequence.query_offset + row;
   const int64_t seen = Problem::keys_seen(bias, position, position + rows - 1, sequence.keys).size();
-  const float slope = std::min(bias.slope_before, bias.slope_after);
-  if (!(problem.tolerance > 0 && slope > 0)) return seen;
-  constexpr float typical = 30;  // keys with a larger penalty are rarely visited
-  const int64_t horizon = static_cast<int64_t>(std::min(typical / slope, 1e9f)) + rows;
-  return std::min(seen, problem.causal ? horizon : 2 * horizon);
+  if (problem.tolerance == 0) return seen;
+  constexpr double typical = 30;  // keys that weigh less than exp(-typical) are rarely visited
+  const auto horizon = [&](Side side) {
+    return static_cast<int64_t>(std::min(bias->horizon(side, -typical, sequence.keys), 1e9)) + rows;
+  };
+  return std::min(seen, horizon(Side::before) + (problem.causal ? 0 : horizon(Side::after)));
 }
 
 }  // namespace alibi::kernels

@@ -247,7 +247,7 @@ BiasSums add_gradients(const char* operation, Problem& problem, const Tensor& do
   BiasSums sums;
   if (bias_gradients.dtable != nullptr) {
     const Tensor& dtable = *bias_gradients.dtable;
-    const Shape shape = {problem.biases->rows, problem.heads};
+    const Shape shape = {problem.has_table() ? problem.biases->table->rows() : 0, problem.heads};
     check_usage(problem.has_table(), "[{}] dtable is given, but options has no table; set both or neither", operation);
     check_usage(dtable.defined() && dtable.shape() == shape && dtable.dtype() == DType::float32 &&
                     dtable.contiguous() && dtable.device() == problem.device,

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "alibi/attention.h"
-#include "attention/bias.h"
+#include "attention/biases.h"
 
 namespace alibi::kernels {
 
@@ -116,7 +116,7 @@ struct Problem {
 
   int64_t group() const { return heads / kv_heads; }
   ScoreScale score_scale() const { return {scale, softcap}; }
-  bool has_table() const { return biases->rows > 0; }
+  bool has_table() const { return biases->table != nullptr; }
   /// Number of slopes that have a gradient of their own.
   int64_t dslopes_size() const {
     return biases->slopes_per_sequence ? static_cast<int64_t>(sequences.size()) * heads : heads;
@@ -141,20 +141,11 @@ struct Problem {
   }
 
   HeadBias bias(const Sequence& sequence, int64_t head) const {
-    HeadBias result;
     const auto at = static_cast<size_t>(sequence.number * heads + head);
-    result.slope_before = biases->slopes_before[at];
-    result.slope_after = biases->slopes_after[at];
-    if (has_table()) {
-      result.farthest = biases->farthest;
-      result.table = biases->table.data() + head * (2 * result.farthest + 1) + result.farthest;
-    }
-    result.least = 1 - window_after;
-    result.most = window_before - 1;
     constexpr float closed = std::numeric_limits<float>::infinity();
-    if (causal || result.slope_after == closed) result.least = 0;
-    if (result.slope_before == closed) result.most = 0;
-    return result;
+    return {.form = &biases->of(sequence.number, head),
+            .least = causal || biases->slopes_after[at] == closed ? 0 : 1 - window_after,
+            .most = biases->slopes_before[at] == closed ? 0 : window_before - 1};
   }
 
   /// The keys that at least one of the queries at positions [first, last] of a sequence sees.
@@ -164,9 +155,9 @@ struct Problem {
     return {begin, end};
   }
 
-  /// Distance from a position to the nearest key, or 0 if the position is that of a key. Linear biases are counted from
-  /// the nearest key, so that scores keep their precision at any offset. This shifts the scores of a row by a constant,
-  /// which only the log-sum-exp has to add back.
+  /// Distance from a position to the nearest key, or 0 if the position is that of a key. Biases that slide are counted
+  /// from the nearest key, so that scores keep their precision at any offset. This shifts the scores of a row by a
+  /// constant, which only the log-sum-exp has to add back.
   static int64_t nearest(int64_t position, int64_t keys) {
     return std::max<int64_t>({0, position - (keys - 1), -position});
   }

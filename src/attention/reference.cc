@@ -65,7 +65,7 @@ WeightRow weights(const Problem& problem, const Sequence& sequence, const HeadBi
     const kernels::KeyRow at = problem.key_row(sequence, j);
     keys.load(at.batch, at.row, head / problem.group(), k);
     const double x = static_cast<double>(problem.scale) * dot(q, k), capped = problem.score_scale().capped(x);
-    const double s = capped + bias.precise_at(position - j);
+    const double s = capped + bias->precise_at(position - j);
     const auto n = static_cast<size_t>(j - begin);
     row.p[n] = s;
     if (problem.softcap > 0) row.derivative[n] = 1 - std::pow(capped / static_cast<double>(problem.softcap), 2);
@@ -130,7 +130,7 @@ void attention_backward_reference(const Tensor& dout, const Tensor& q, const Ten
   gradients.dq.assign(static_cast<size_t>(q.elements()), 0.0);
   gradients.dk.assign(static_cast<size_t>(k.elements()), 0.0);
   gradients.dv.assign(static_cast<size_t>(v.elements()), 0.0);
-  gradients.dtable.assign(static_cast<size_t>(biases.rows * problem.heads), 0.0);
+  gradients.dtable.assign(static_cast<size_t>(problem.has_table() ? biases.table->rows() * problem.heads : 0), 0.0);
   gradients.dslopes.assign(options.alibi_slopes.size(), 0.0);
   const DoubleRows queries{problem.q, problem.dtype, problem.head_dim};
   const DoubleRows keys{problem.k, problem.dtype, problem.head_dim};
@@ -170,7 +170,7 @@ void attention_backward_reference(const Tensor& dout, const Tensor& q, const Ten
         add_scaled(&gradients.dk[at(problem.keys, problem.kv_heads, problem.head_dim, b, key_row, head / group)],
                    dproduct, query);
         if (problem.has_table()) {
-          gradients.dtable[static_cast<size_t>(biases.row(distance) * problem.heads + head)] += ds;
+          gradients.dtable[static_cast<size_t>(biases.table->row(distance) * problem.heads + head)] += ds;
         } else if (!gradients.dslopes.empty() && (distance > 0 || biases.slopes_symmetric)) {
           const int64_t slope = biases.slopes_per_sequence ? sequence.number * problem.heads + head : head;
           gradients.dslopes[static_cast<size_t>(slope)] -= ds * static_cast<double>(std::abs(distance));

@@ -55,7 +55,7 @@ std::vector<double> bias_of(const kernels::HeadBias& head, int64_t length) {
   std::vector<double> bias(static_cast<size_t>(length));
   for (int64_t distance = 0; distance < length; ++distance) {
     bias[static_cast<size_t>(distance)] =
-        head.sees(distance) ? head.precise_at(distance) : -std::numeric_limits<double>::infinity();
+        head.sees(distance) ? head->precise_at(distance) : -std::numeric_limits<double>::infinity();
   }
   return bias;
 }

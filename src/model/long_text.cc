@@ -4,7 +4,7 @@
 #include <memory>
 #include <utility>
 
-#include "attention/far_keys.h"
+#include "attention/skip/far_keys.h"
 #include "core/check.h"
 #include "core/temporary_file.h"
 #include "model/transformer_state.h"

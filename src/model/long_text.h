@@ -2,8 +2,8 @@
 //
 // A layer reads the states that the layer before it has stored, first to measure the keys, then chunk by chunk with the
 // queries, keys and values of the tokens around the chunk. The skip rule's bound tells how many are enough
-// (attention/far_keys.h). So the memory is that of a few chunks and of the keys within reach of one chunk. The states
-// of the text between two layers are in memory, or in temporary files if they are large.
+// (attention/skip/far_keys.h). So the memory is that of a few chunks and of the keys within reach of one chunk. The
+// states of the text between two layers are in memory, or in temporary files if they are large.
 #pragma once
 
 #include <cstdint>

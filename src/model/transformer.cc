@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "attention/bias.h"
+#include "attention/biases.h"
 #include "core/check.h"
 #include "model/transformer_state.h"
 #include "nn/elementwise.h"

@@ -1,4 +1,4 @@
-#include "attention/far_keys.h"
+#include "attention/skip/far_keys.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

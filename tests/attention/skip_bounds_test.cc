@@ -6,7 +6,7 @@
 
 #include "attention/cases.h"
 #include "attention/problem.h"
-#include "attention/skip_weights.h"
+#include "attention/skip/weights.h"
 #include "attention/vector/tasks.h"
 
 namespace alibi::kernels {

@@ -26,8 +26,8 @@ struct SkipChange {
   }
 };
 
-/// For linear biases of [heads] and no packed sequences, queries within the keys. `noise`: relative rounding of results
-/// in the case's data type, which is added to the change by skipping. Leaves the skipping run's results in t.
+/// For slopes of [heads] or a table, no packed sequences, queries within the keys. `noise`: relative rounding of
+/// results in the case's data type, which is added to the change by skipping. Leaves the skipping run's results in t.
 SkipChange skip_change(const AttentionCase& c, AttentionTensors& t, float tolerance, double noise);
 
 }  // namespace alibi::test

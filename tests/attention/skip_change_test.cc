@@ -45,7 +45,7 @@ Outcome both_passes(const AttentionCase& c, AttentionTensors& t, float tolerance
   options.tolerance = tolerance;
   t.forward(options);
   Tensor dslopes({c.heads}, DType::float32, t.q.device());
-  t.backward(options, {.dslopes = &dslopes});
+  t.backward(options, {.dslopes = options.alibi_slopes.empty() ? nullptr : &dslopes});
   return {doubles(t.out), doubles(t.state.lse), doubles(t.dq), doubles(t.dk), doubles(t.dv), doubles(dslopes)};
 }
 
@@ -92,8 +92,7 @@ void for_each_row(const AttentionCase& c, const AttentionTensors& t, const kerne
           }
           const int64_t distance = position - j;
           row.distance = std::max(row.distance, static_cast<double>(std::abs(distance)));
-          score = problem.score_scale().capped(static_cast<double>(problem.scale) * score) -
-                  static_cast<double>(bias.slope(distance)) * static_cast<double>(std::abs(distance));
+          score = problem.score_scale().capped(static_cast<double>(problem.scale) * score) + bias->precise_at(distance);
           scores.push_back(score);
           max = std::max(max, score);
         }

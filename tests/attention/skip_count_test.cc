@@ -9,7 +9,7 @@
 #include "attention/cases.h"
 #include "attention/decode/kv_cache_norms.h"
 #include "attention/problem.h"
-#include "attention/skip.h"
+#include "attention/skip/norms.h"
 #include "attention/vector/tasks.h"
 
 namespace alibi::kernels {

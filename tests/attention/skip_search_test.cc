@@ -20,16 +20,22 @@ class Search {
   int64_t integer(int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(random_); }
   bool chance(double p) { return uniform(0, 1) < p; }
 
-  AttentionCase a_case(DType dtype, bool capped) {
+  enum class Form : uint8_t { linear, table };
+
+  AttentionCase a_case(DType dtype, bool capped, Form form) {
     AttentionCase c{.batch = integer(1, 2), .heads = 2, .kv_heads = integer(1, 2), .head_dim = 16, .dtype = dtype};
     c.keys = integer(200, 700);
     c.queries = chance(0.3) ? c.keys : integer(32, 100);
     c.seed = static_cast<uint64_t>(integer(1, 1000));
     c.input_scale = static_cast<float>(std::exp(uniform(-3, 1)));
-    for (int64_t head = 0; head < c.heads; ++head) c.options.alibi_slopes.push_back(slope());
-    if (c.options.alibi_slopes[0] == 0) c.options.alibi_slopes[1] = 0.1f;  // else the rule is not asked
     c.options.causal = chance(0.6);
-    if (!c.options.causal && chance(0.5)) c.options.alibi_slopes_after = {slope(), slope()};
+    if (form == Form::table) {
+      chance(0.3) ? set_buckets(c) : set_distances(c);
+    } else {
+      for (int64_t head = 0; head < c.heads; ++head) c.options.alibi_slopes.push_back(slope());
+      if (c.options.alibi_slopes[0] == 0) c.options.alibi_slopes[1] = 0.1f;  // else the rule is not asked
+      if (!c.options.causal && chance(0.5)) c.options.alibi_slopes_after = {slope(), slope()};
+    }
     if (chance(0.5)) c.options.query_offset = integer(0, c.keys - c.queries);
     if (chance(0.2)) c.options.sliding_window = integer(50, 400);
     if (chance(0.2)) c.options.softmax_scale = static_cast<float>(uniform(-1, 1));
@@ -100,6 +106,37 @@ class Search {
     const double kind = uniform(0, 1);
     return kind < 0.1 ? 0 : kind < 0.15 ? 100 : static_cast<float>(std::exp(uniform(std::log(1e-3), std::log(1.0))));
   }
+  /// A bias by distance of every shape: concave, linear, convex, or a step, of which the rule knows all; alone, or with
+  /// noise that makes it rise here and there.
+  void set_distances(AttentionCase& c) {
+    const int64_t farthest = integer(100, 800), rows = c.options.causal ? farthest + 1 : 2 * farthest + 1;
+    Tensor table({rows, c.heads});
+    for (int64_t head = 0; head < c.heads; ++head) {
+      const int64_t kind = integer(0, 5);
+      const double size = std::exp(uniform(std::log(0.01), std::log(2))), noise = kind < 3 ? uniform(0, 2) : 0;
+      const double step = uniform(4, 10), edge = uniform(1, 100);
+      for (int64_t row = 0; row < rows; ++row) {
+        const auto d = static_cast<double>(std::abs(row - (c.options.causal ? 0 : farthest)));
+        const double value = kind == 0   ? size * d * d / 100
+                             : kind == 1 ? size * d
+                             : kind == 2 ? 10 * size * std::log(1 + d)
+                                         : (d < edge ? 0 : step);
+        table.data<float>()[row * c.heads + head] = static_cast<float>(noise * uniform(-1, 1) - value);
+      }
+    }
+    c.options.bias_by_distance = table;
+  }
+  /// T5's buckets, which mostly fall.
+  void set_buckets(AttentionCase& c) {
+    c.options.buckets = random_buckets(c.heads, c.seed, 32, static_cast<int>(integer(40, 300)));
+    const double fall = uniform(0.2, 3);
+    for (int64_t row = 0; row < 32; ++row) {
+      const auto bucket = static_cast<double>(c.options.causal ? row : row % 16);
+      for (int64_t head = 0; head < c.heads; ++head) {
+        c.options.buckets->table.data<float>()[row * c.heads + head] -= static_cast<float>(fall * bucket);
+      }
+    }
+  }
   static void for_each_value(Tensor& tensor, const std::function<float(float, int64_t)>& change) {
     Tensor wide = tensor.to(DType::float32);
     if (tensor.dtype() == DType::float32) wide = tensor.clone();
@@ -124,13 +161,14 @@ class Search {
 };
 
 /// The worst ratio of change and bound that a search finds; every one is at most 1.
-SkipChange worst_found(uint64_t seed, DType dtype, int cases, int steps, bool capped = false) {
+SkipChange worst_found(uint64_t seed, DType dtype, int cases, int steps, bool capped = false,
+                       Search::Form form = Search::Form::linear) {
   Search search(seed);
   SkipChange worst;
   // The rounding of the data type; that of bfloat16 results hides the changes of smaller tolerances.
   const double noise = dtype == DType::float32 ? 3e-6 : 0.02;
   for (int i = 0; i < cases; ++i) {
-    const AttentionCase c = search.a_case(dtype, capped);
+    const AttentionCase c = search.a_case(dtype, capped, form);
     const float tolerance = search.tolerance(dtype);
     SCOPED_TRACE(fmt::format("tolerance {} {}", tolerance, c.name()));
     AttentionTensors t(c);
@@ -174,6 +212,22 @@ TEST(AttentionSkipSearch, FindsNoViolationInBfloat16) {
   const SkipChange worst = worst_found(2, DType::bfloat16, 12, 4);  // AMX where there is any
   RecordProperty("worst", worst.name());
   EXPECT_GT(worst.worst(), 0.3) << worst.name();
+}
+
+TEST(AttentionSkipSearch, FindsNoViolationWithTables) {
+  for_each_isa([&] {
+    const SkipChange worst = worst_found(4, DType::float32, 16, 3, false, Search::Form::table);
+    RecordProperty(std::string("worst_") + name_of(isa()), worst.name());
+    EXPECT_GT(worst.worst(), 0.3) << "a search that comes nowhere near the bounds: " << worst.name();
+  });
+  const SkipChange capped = worst_found(6, DType::float32, 10, 3, true, Search::Form::table);
+  EXPECT_GT(capped.worst(), 0.1) << capped.name();
+}
+
+TEST(AttentionSkipSearch, FindsNoViolationWithTablesInBfloat16) {
+  const SkipChange worst = worst_found(5, DType::bfloat16, 20, 4, false, Search::Form::table);
+  RecordProperty("worst", worst.name());
+  EXPECT_GT(worst.worst(), 0.1) << worst.name();
 }
 
 }  // namespace

@@ -209,7 +209,7 @@ class Backward {
     }
     if (diagonals) {
       const int64_t distance = sequence_.query_offset + (task_.query_block - task_.key_block) * block_rows;
-      diagonals->finish(problem_, distance, kept_, bias_[static_cast<size_t>(head % problem_.group())]);
+      diagonals->finish(*plan.bias.form, distance, kept_, bias_[static_cast<size_t>(head % problem_.group())]);
     }
     if (task_.last_of_queries) write_queries(head);
   }
@@ -291,8 +291,8 @@ class Backward {
 
   static BiasPart part_of(const Head& head, const Ramp& ramp) {
     if (head.diagonals == nullptr) return BiasPart::none;
-    const bool one_bucket = head.plan.bias.table != nullptr && ramp.form == Ramp::Form::constant;
-    return one_bucket ? BiasPart::total : BiasPart::diagonals;
+    const bool one_parameter = !head.plan.bias->slides() && ramp.form == Ramp::Form::constant;
+    return one_parameter ? BiasPart::total : BiasPart::diagonals;
   }
 
   void write_queries(int64_t head) {

@@ -1,7 +1,7 @@
 // Computes P^T and dS^T in the tile layouts of the backward pass, and the gradient of the bias, from the scores of a 32
 // x 32 block and its dP. The bias is a function of the distance, so its gradient is dS summed along the diagonals of
 // the blocks. Blocks at the same offset from the diagonal have the same 63 distances and share one set of sums, which
-// are then added to the gradient of the table or the slope.
+// are then added to the gradient of the bias.
 #pragma once
 
 #include <cstring>
@@ -16,7 +16,7 @@ namespace alibi::kernels::amx {
 /// The sums of a block's dS that the gradient of the bias needs.
 enum class BiasPart : uint8_t {
   none,
-  total,      ///< one sum, kept by lane: all distances use the same row of the table
+  total,      ///< one sum, kept by lane: all distances have the same parameter
   diagonals,  ///< one sum for each distance
 };
 
@@ -57,7 +57,7 @@ class DiagonalSums {
     }
   }
 
-  /// Adds a block whose distances all use the same row of the table, as sums of its lanes.
+  /// Adds a block whose distances all have the same parameter, as sums of its lanes.
   void add_total(int64_t key, int64_t query, __m512 low, __m512 high) {
     float* sums = at(key, query);
     _mm512_store_ps(sums, _mm512_add_ps(_mm512_load_ps(sums), low));
@@ -65,13 +65,13 @@ class DiagonalSums {
   }
 
   /// Adds the sums, times `scale`, to the gradient. `distance` is the distance from the first key to the first query.
-  void finish(const Problem& problem, int64_t distance, float scale, BiasGradient& gradient) const {
+  void finish(const Bias& bias, int64_t distance, float scale, BiasGradient& gradient) const {
     for (int64_t i = 0; i < count_; ++i) {
-      const int64_t first = distance + (i - (key_blocks_ - 1)) * block_rows - (block_rows - 1);
+      double sums[sums_size - 1];
       for (int64_t d = 0; d < sums_size - 1; ++d) {
-        const auto sum = static_cast<double>(sums_[i * sums_size + d]) * static_cast<double>(scale);
-        if (sum != 0) gradient.add(problem, first + d, 0, sum);
+        sums[d] = static_cast<double>(sums_[i * sums_size + d]) * static_cast<double>(scale);
       }
+      bias.add_gradient(distance + (i - (key_blocks_ - 1)) * block_rows - (block_rows - 1), 0, sums, gradient.data());
     }
   }
 

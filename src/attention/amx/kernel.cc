@@ -22,21 +22,23 @@ using namespace amx;
 
 static_assert(block_rows >= core::StateOf<KernelState>::least_query_rows);
 
-/// Very large slopes and biases, and very large or small scales, would overflow float32 in the units of the tiles.
+/// Very large biases, and very large or small scales, would overflow float32 in the units of the tiles.
 bool in_range(const Problem& problem) {
-  constexpr float most_slope = 0x1p20f, least_scale = 0x1p-20f, most_scale = 0x1p20f;
-  const auto fine = [](float slope) { return slope <= most_slope || slope == HUGE_VALF; };
-  const auto fine_bias = [](float bias) { return bias <= most_slope; };
+  constexpr float most_bias = 0x1p20f, least_scale = 0x1p-20f, most_scale = 0x1p20f;
+  constexpr int64_t most_parameters = 4096;  // each task of the backward pass has its own sums
   const float scale = std::abs(problem.scale);
-  const Biases& biases = *problem.biases;
   return scale >= least_scale && scale <= most_scale &&
-         std::all_of(biases.slopes_before.begin(), biases.slopes_before.end(), fine) &&
-         std::all_of(biases.slopes_after.begin(), biases.slopes_after.end(), fine) &&
-         std::all_of(biases.largest.begin(), biases.largest.end(), fine_bias);
+         std::all_of(problem.sequences.begin(), problem.sequences.end(), [&](const Sequence& sequence) {
+           for (int64_t head = 0; head < problem.heads; ++head) {
+             const Bias& bias = problem.biases->of(sequence.number, head);
+             if (!(bias.parameters() <= most_parameters && bias.magnitude() <= most_bias)) return false;
+           }
+           return true;
+         });
 }
 
-/// Every query must have a key at its own position, so that no row is empty and linear biases start at 0. There must be
-/// enough queries to make the cost of copying the keys into tiles small.
+/// Every query must have a key at its own position, so that no row is empty and biases that slide start at 0. There
+/// must be enough queries to make the cost of copying the keys into tiles small.
 bool fits(const Sequence& sequence) {
   constexpr int64_t enough_queries = 32, keys_per_query = 8;
   if (sequence.queries == 0) return true;
@@ -46,10 +48,8 @@ bool fits(const Sequence& sequence) {
 
 bool amx_supports(const Problem& problem) {
   constexpr int64_t most_columns = 256;
-  constexpr int64_t most_rows = 4096;  // each task of the backward pass has its own sums
   return core::prefers_bf16() && problem.dtype == DType::bfloat16 && problem.softcap == 0 &&
-         problem.head_dim <= most_columns && problem.biases->rows <= most_rows &&
-         problem.pages_hold_blocks_of(block_rows) && in_range(problem) &&
+         problem.head_dim <= most_columns && problem.pages_hold_blocks_of(block_rows) && in_range(problem) &&
          std::all_of(problem.sequences.begin(), problem.sequences.end(), fits);
 }
 

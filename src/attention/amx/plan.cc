@@ -50,11 +50,6 @@ Source source_of(const Problem& problem, const TensorView& tensor, size_t s, int
   return source_at(tensor, place.batch, place.row, kv_head, sequence.keys - row, problem.head_dim);
 }
 
-/// Returns 0 for a closed direction, in which no key is seen.
-float log2_slope(float slope) {
-  return slope == std::numeric_limits<float>::infinity() ? 0.0f : slope * std::numbers::log2e_v<float>;
-}
-
 }  // namespace
 
 HeadPlan::HeadPlan(const Problem& problem, size_t sequence_index, int64_t head_index)
@@ -62,11 +57,7 @@ HeadPlan::HeadPlan(const Problem& problem, size_t sequence_index, int64_t head_i
   const Sequence& s = problem.sequences[sequence];
   bias = problem.bias(s, head);
   factor = problem.scale * std::numbers::log2e_v<float>;
-  before = log2_slope(bias.slope_before);
-  after = log2_slope(bias.slope_after);
-  if (bias.table != nullptr) {
-    largest_bias = problem.biases->largest[static_cast<size_t>(head)] * std::numbers::log2e_v<float>;
-  }
+  largest_bias = bias->rise() * std::numbers::log2e_v<float>;
   keys = s.keys;
 }
 

@@ -6,7 +6,7 @@
 #include <memory>
 #include <optional>
 
-#include "attention/skip_weights.h"
+#include "attention/skip/weights.h"
 
 namespace alibi::kernels::amx {
 
@@ -14,7 +14,7 @@ namespace alibi::kernels::amx {
 /// P fits the first-level cache.
 constexpr int64_t item_blocks = 8;
 
-/// One head of one sequence. Scores are in the units of exp2: factor * (q . k) - slope * distance.
+/// One head of one sequence. Scores are in the units of exp2: factor * (q . k) + bias * log2(e).
 struct HeadPlan {
   HeadPlan(const Problem& problem, size_t sequence_index, int64_t head_index);
 
@@ -23,11 +23,9 @@ struct HeadPlan {
 
   size_t sequence = 0;
   int64_t head = 0;
-  HeadBias bias;     ///< distances that are seen
-  float factor = 0;  ///< scale * log2(e)
-  float before = 0;  ///< slopes * log2(e); 0 in a closed direction
-  float after = 0;
-  float largest_bias = 0;  ///< largest magnitude of a table's biases; linear biases never raise a score
+  HeadBias bias;           ///< distances that are seen
+  float factor = 0;        ///< scale * log2(e)
+  float largest_bias = 0;  ///< most that the bias adds to a score
   int64_t keys = 0;
 };
 

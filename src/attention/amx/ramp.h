@@ -1,7 +1,7 @@
 // The bias of a 32 x 32 block as the initial value of its product. Tiles with bias / factor are loaded before q k' is
 // added to them, so that factor * tile is the biased score and the bias needs no arithmetic. Masked pairs get a huge
-// negative number. For a linear bias the tiles contain only the part that changes within the block, and `base` is the
-// rest. So the tiles are small at any distance, and no precision is lost.
+// negative number. For a bias that slides the tiles contain only the part that changes within the block, and `base` is
+// the rest. So the tiles are small at any distance, and no precision is lost.
 //
 // Bias and visibility are functions of the distance, and a block has 63 distances. Row r of a tile is a slice of these
 // 63 numbers that begins one number earlier than row r - 1. So the tiles are loaded with a stride of minus one number.
@@ -43,11 +43,14 @@ class Ramps {
         before_(memory),
         after_(memory + block_floats),
         special_(memory + 2 * block_floats),
-        diagonals_(memory + 3 * block_floats) {
-    if (plan_.bias.table != nullptr) return;
-    fill_linear({.before = plan.before, .after = -plan.before});
+        diagonals_(memory + 3 * block_floats),
+        slides_(plan.bias->slides()) {
+    if (!slides_) return;
+    fall_before_ = static_cast<float>(plan.bias->fall(Side::before, 1)) * std::numbers::log2e_v<float>;
+    fall_after_ = static_cast<float>(plan.bias->fall(Side::after, 1)) * std::numbers::log2e_v<float>;
+    fill(block_rows, block_rows);
     spread(before_, block_rows);
-    fill_linear({.before = -plan.after, .after = plan.after});
+    fill(-block_rows, -block_rows);
     spread(after_, block_rows);
   }
 
@@ -59,20 +62,15 @@ class Ramps {
                   most = block_rows - 1 - offset;  // range of distances in the block
     const bool full = key + block_rows <= plan_.keys;
     const bool whole = full && least >= plan_.bias.least && most <= plan_.bias.most;
-    if (whole && constant(least, most)) return {.base = constant_bias(least)};
+    if (whole && plan_.bias->is_level(least, most))
+      return {.base = plan_.bias->at(least) * std::numbers::log2e_v<float>};
     Ramp ramp;
-    if (plan_.bias.table != nullptr) {
-      fill_table(least);
-    } else if (least >= 0) {
-      ramp.base = plan_.before * static_cast<float>(offset);
-      if (whole) return {Ramp::Form::tiles, before_, ramp.base};
-      fill_linear({.before = plan_.before, .after = -plan_.before});
-    } else if (most <= 0) {
-      ramp.base = plan_.after * -static_cast<float>(offset);
-      if (whole) return {Ramp::Form::tiles, after_, ramp.base};
-      fill_linear({.before = -plan_.after, .after = plan_.after});
+    if (slides_ && (least >= 0 || most <= 0)) {
+      ramp.base = (least >= 0 ? fall_before_ : -fall_after_) * static_cast<float>(offset);
+      if (whole) return {Ramp::Form::tiles, least >= 0 ? before_ : after_, ramp.base};
+      fill(-offset, -offset);
     } else {
-      fill_linear({.before = plan_.before, .after = plan_.after, .shift = -static_cast<float>(offset)});
+      fill(-offset, 0);
     }
     if (!whole) mask(offset);
     if (full) return {Ramp::Form::diagonals, diagonals_, ramp.base};
@@ -81,51 +79,9 @@ class Ramps {
   }
 
  private:
-  /// -before * x for x >= 0 and after * x for x < 0, with x = c - r + shift.
-  struct Linear {
-    float before = 0, after = 0;
-    float shift = 0;
-  };
-
-  /// Whether all distances in [least, most] have the same bias.
-  bool constant(int64_t least, int64_t most) const {
-    if (plan_.bias.table != nullptr) return least >= plan_.bias.farthest || most <= -plan_.bias.farthest;
-    return (least >= 0 || plan_.after == 0) && (most <= 0 || plan_.before == 0);
-  }
-  float constant_bias(int64_t distance) const {
-    return plan_.bias.table == nullptr ? 0.0f : plan_.bias.at(distance) * std::numbers::log2e_v<float>;
-  }
-
-  void fill_linear(const Linear& linear) {
-    const __m512 inverse = _mm512_set1_ps(1 / plan_.factor);
-    for (int64_t i = 0; i < 2 * block_rows; i += vector_floats) {
-      const __m512 x = _mm512_add_ps(diagonal_numbers(i), _mm512_set1_ps(linear.shift));
-      const __mmask16 after = _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_LT_OQ);
-      const __m512 slope = _mm512_mask_mov_ps(_mm512_set1_ps(-linear.before), after, _mm512_set1_ps(linear.after));
-      _mm512_store_ps(diagonals_ + i, _mm512_mul_ps(_mm512_mul_ps(slope, x), inverse));
-    }
-  }
-
-  /// Fills in the biases of a table at 64 distances from `first` on.
-  void fill_table(int64_t first) {
-    const HeadBias& bias = plan_.bias;
-    const __m512 unit = _mm512_set1_ps(std::numbers::log2e_v<float> / plan_.factor);
-    const bool inside = first >= -bias.farthest && first + 2 * block_rows - 1 <= bias.farthest;
-    const __m512i last = _mm512_set1_epi64(bias.farthest), least = _mm512_set1_epi64(-bias.farthest);
-    for (int64_t i = 0; i < 2 * block_rows; i += vector_floats) {
-      __m512 values;
-      if (inside) {
-        values = _mm512_loadu_ps(bias.table + first + i);
-      } else {
-        const __m512i from = _mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7);
-        const auto part = [&](int64_t start) {
-          const __m512i distance = _mm512_add_epi64(from, _mm512_set1_epi64(start));
-          return _mm512_i64gather_ps(_mm512_max_epi64(least, _mm512_min_epi64(last, distance)), bias.table, 4);
-        };
-        values = _mm512_insertf32x8(_mm512_castps256_ps512(part(first + i)), part(first + i + 8), 1);
-      }
-      _mm512_store_ps(diagonals_ + i, _mm512_mul_ps(values, unit));
-    }
+  /// Fills in the biases at the distances around that of the first key and the first query (Bias::tile).
+  void fill(int64_t distance, int64_t origin) {
+    plan_.bias->tile(distance - (block_rows - 1), origin, 2 * block_rows, plan_.factor, diagonals_);
   }
 
   /// Masks the distances that are not seen.
@@ -173,6 +129,8 @@ class Ramps {
   float* after_;
   float* special_;
   float* diagonals_;  ///< [64]; no block uses the last one
+  bool slides_;
+  float fall_before_ = 0, fall_after_ = 0;  ///< of a bias that slides, times log2(e)
 };
 
 }  // namespace alibi::kernels::amx

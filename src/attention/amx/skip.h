@@ -1,14 +1,31 @@
-// The skip rule (skip.h) for a block of 32 queries and the key blocks that it has not visited yet.
+// The skip rule (skip/rule.h) for a block of 32 queries and the key blocks that it has not visited yet.
 #pragma once
 
 #include <cmath>
 
 #include "attention/amx/plan.h"
 #include "attention/amx/softmax.h"
-#include "attention/skip_weights.h"
+#include "attention/skip/rule.h"
+#include "attention/skip/weights.h"
 
 ALIBI_AMX_BEGIN
 namespace alibi::kernels::amx {
+
+#include "attention/skip/bound-inl.h"
+
+struct LaneMath {
+  struct Number {
+    __m512 lanes;
+  };
+  static Number set(double x) { return {_mm512_set1_ps(static_cast<float>(x))}; }
+  static Number add(Number a, Number b) { return {_mm512_add_ps(a.lanes, b.lanes)}; }
+  static Number sub(Number a, Number b) { return {_mm512_sub_ps(a.lanes, b.lanes)}; }
+  static Number mul_add(Number a, Number b, Number c) { return {_mm512_fmadd_ps(a.lanes, b.lanes, c.lanes)}; }
+  static Number abs(Number a) { return {_mm512_abs_ps(a.lanes)}; }
+  static Number min(Number a, Number b) { return {_mm512_min_ps(a.lanes, b.lanes)}; }
+  static Number max(Number a, Number b) { return {_mm512_max_ps(a.lanes, b.lanes)}; }
+  static Number cap(Number x, double, Number more) { return add(x, more); }  // there is no softcap
+};
 
 /// The data of a query block that the rule needs.
 struct SkipRows {
@@ -31,6 +48,7 @@ class SkipRule {
     keys_ = bounds->head(plan.sequence, plan.head);
     size_ = bounds->size();
     log_budget_ = std::log2(skip_budget(problem));
+    roundings_ = Roundings::of_amx(plan.keys);
   }
 
   bool active() const { return active_; }
@@ -55,95 +73,91 @@ class SkipRule {
     for (int64_t i = 0; i < rows; ++i) shares[i] = levels.share(unit * norms[i]);
   }
 
-  /// least[32] = a lower bound of all scores of a row, including that of the key at its position.
+  /// least[32] = a lower bound of the score of the key at a row's position.
   void least_scores(const float* norms, const float* products, float longest_key, float* least) const {
+    const __m512 bias = _mm512_set1_ps(plan_.bias->at(0) * std::numbers::log2e_v<float>);
     const __m512 reach = _mm512_set1_ps(-std::fabs(plan_.factor) * longest_key);
     const __m512 radius = _mm512_set1_ps(-std::fabs(plan_.factor) * keys_.radius_before[count()]);
     for (int64_t half = 0; half < block_rows; half += vector_floats) {
       const __m512 norm = _mm512_load_ps(norms + half);
       const __m512 centred = _mm512_fmadd_ps(norm, radius, _mm512_load_ps(products + half));
-      _mm512_store_ps(least + half, _mm512_max_ps(_mm512_mul_ps(norm, reach), centred));
+      _mm512_store_ps(least + half, _mm512_add_ps(_mm512_max_ps(_mm512_mul_ps(norm, reach), centred), bias));
     }
   }
 
   /// The first of the key blocks [low, left), which lie before the visited ones, that must be visited, or `left` if
   /// there is none.
   int64_t first_block(const SkipRows& rows, int64_t low, int64_t left) const {
-    if (low >= left) return low;
-    const Lanes owed = owed_by(rows, keys_.norm_before[left], -plan_.before);
-    const auto negligible = [&](int64_t end) {
-      return fits(rows, owed, keys_.chord_before(rows.levels, end), plan_.before,
-                  rows.position - (end * block_rows - 1));
-    };
-    if (!negligible(low + 1)) return low;
-    int64_t end = low + 1, too_far = left + 1;
-    while (too_far - end > 1) {
-      const int64_t middle = end + (too_far - end) / 2;
-      (negligible(middle) ? end : too_far) = middle;
-    }
-    return end;
+    const Lanes limit = limit_of(rows);
+    return low + most_negligible(left - low, [&](int64_t blocks) {
+             const int64_t end = low + blocks;
+             return fits(rows, limit, Side::before, rows.position - (end * block_rows - 1),
+                         keys_.chord_before(rows.levels, end), keys_.norm_before[end]);
+           });
   }
 
   /// The end of the key blocks [right, high), which lie after the visited ones, that must be visited, or `right` if
   /// there is none.
   int64_t last_block(const SkipRows& rows, int64_t right, int64_t high) const {
-    if (high <= right) return high;
-    const Lanes owed = owed_by(rows, keys_.norm_from[right], plan_.after);
-    const auto negligible = [&](int64_t begin) {
-      return fits(rows, owed, keys_.chord_from(rows.levels, begin), plan_.after, begin * block_rows - rows.position);
-    };
-    if (!negligible(high - 1)) return high;
-    int64_t begin = high - 1, too_near = right - 1;
-    while (begin - too_near > 1) {
-      const int64_t middle = too_near + (begin - too_near) / 2;
-      (negligible(middle) ? begin : too_near) = middle;
-    }
-    return begin;
+    const Lanes limit = limit_of(rows);
+    return high - most_negligible(high - right, [&](int64_t blocks) {
+             const int64_t begin = high - blocks;
+             return fits(rows, limit, Side::after, begin * block_rows - rows.position,
+                         keys_.chord_from(rows.levels, begin), keys_.norm_from[begin]);
+           });
   }
 
  private:
   int64_t count() const { return (plan_.keys + block_rows - 1) / block_rows; }
 
-  /// For each row, the logarithm of the weight of the remaining keys divided by the weight that they may have, without
-  /// the terms for their number and distance. Those terms belong to the first row and change by -slope_per_row with
-  /// each row. Rounding never makes the result too small.
-  Lanes owed_by(const SkipRows& rows, float norm, float slope_per_row) const {
-    Lanes owed;
-    // Covers two rounding errors. Rounding of weights to bfloat16 may change the ratio of visited to skipped weights by
-    // log2((1 + 2^-8) / (1 - 2^-8)) = 0.0113. Sums of weights are rounded with 256 weights per addition.
-    const __m512 fixed = _mm512_set1_ps(0x1p-6f + static_cast<float>(plan_.keys) * 0x1p-31f);
-    const __m512 reach = _mm512_set1_ps(std::fabs(plan_.factor) * (norm + keys_.centre_norm));
-    for (int64_t half = 0; half < block_rows; half += vector_floats) {
-      const __m512 max = _mm512_load_ps(rows.maxima + half), products = _mm512_load_ps(rows.products + half);
-      const __m512 sum = _mm512_add_ps(log2_of(_mm512_load_ps(rows.sums + half)), _mm512_set1_ps(log_budget_));
-      __m512 lanes = _mm512_sub_ps(_mm512_sub_ps(products, max), sum);
-      // Covers the rounding of the scores, which grows with them.
-      const __m512 rounded = _mm512_fmadd_ps(_mm512_load_ps(rows.norms + half), reach, _mm512_abs_ps(max));
-      lanes = _mm512_add_ps(lanes, _mm512_fmadd_ps(rounded, _mm512_set1_ps(0x1p-12f), fixed));
-      lanes = _mm512_fmadd_ps(row_numbers(half), _mm512_set1_ps(slope_per_row), lanes);
-      (half == 0 ? owed.low : owed.high) = lanes;
+  /// The largest of the numbers up to `count` for which negligible(number) holds, or 0. Few blocks become negligible at
+  /// a time, so the search begins with one.
+  template <class Negligible>
+  static int64_t most_negligible(int64_t count, const Negligible& negligible) {
+    int64_t found = 0, too_many = count + 1;
+    for (int64_t step = 1; found + step < too_many; step *= 2) {
+      if (negligible(found + step)) {
+        found += step;
+      } else {
+        too_many = found + step;
+      }
     }
-    return owed;
+    while (too_many - found > 1) {
+      const int64_t middle = found + (too_many - found) / 2;
+      (negligible(middle) ? found : too_many) = middle;
+    }
+    return found;
   }
 
-  static __m512 row_numbers(int64_t first) {
-    const __m512 lane = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    return _mm512_add_ps(lane, _mm512_set1_ps(static_cast<float>(first)));
+  /// For each row, the logarithm of the weight that the remaining keys may have.
+  Lanes limit_of(const SkipRows& rows) const {
+    const __m512 budget = _mm512_set1_ps(log_budget_);
+    const Lanes sums = load_lanes(rows.sums);
+    return {_mm512_add_ps(log2_of(sums.low), budget), _mm512_add_ps(log2_of(sums.high), budget)};
   }
 
-  /// Whether the weight of the remaining keys, at this distance from the first row, is within the limit for every row.
-  static bool fits(const SkipRows& rows, const Lanes& owed, const Chord& weights, float slope, int64_t distance) {
-    const float penalty = slope * static_cast<float>(distance);
-    const float rounding = 0x1p-20f * (std::fabs(penalty) + std::fabs(weights.low) + weights.rise);
-    const __m512 known = _mm512_set1_ps(weights.low - penalty + rounding), rise = _mm512_set1_ps(weights.rise);
-    const auto excess = [&](__m512 lanes, int64_t half) {
-      return _mm512_add_ps(_mm512_fmadd_ps(_mm512_load_ps(rows.shares + half), rise, known), lanes);
-    };
-    // The comparison is false for NaN.
-    const __mmask16 low = _mm512_cmp_ps_mask(excess(owed.low, 0), _mm512_setzero_ps(), _CMP_LE_OQ);
-    const __mmask16 high = _mm512_cmp_ps_mask(excess(owed.high, 16), _mm512_setzero_ps(), _CMP_LE_OQ);
-    const auto all = [](__mmask16 found, __mmask16 wanted) { return (found & wanted) == wanted; };
-    return all(low, lane_mask(rows.rows, 0)) && all(high, lane_mask(rows.rows, 16));
+  /// Whether the weight of the remaining keys is within the limit for every row. `distance` is that of the nearest of
+  /// them from the first row.
+  bool fits(const SkipRows& rows, const Lanes& limit, Side side, int64_t distance, const Chord& weights,
+            float norm) const {
+    alignas(64) float beyond[block_rows];
+    plan_.bias->beyond(side, distance, side == Side::before ? 1 : -1, block_rows, beyond);
+    const RemainingKeys keys = {
+        .score_per_norm = static_cast<double>(std::fabs(plan_.factor) * (norm + keys_.centre_norm)),
+        .summed = true,
+        .low = static_cast<double>(weights.low),
+        .rise = static_cast<double>(weights.rise)};
+    for (int64_t half = 0; half < block_rows; half += vector_floats) {
+      const auto load = [&](const float* values) { return LaneMath::Number{_mm512_load_ps(values + half)}; };
+      const SkipRow<LaneMath::Number> row = {load(rows.norms), load(rows.products), load(rows.shares),
+                                             load(rows.maxima)};
+      const __m512 weight = SkipBound::log2_weight(LaneMath(), row, keys, load(beyond), roundings_).lanes;
+      const __mmask16 wanted = lane_mask(rows.rows, half);
+      // The comparison is false for NaN.
+      const __mmask16 small = _mm512_cmp_ps_mask(weight, half == 0 ? limit.low : limit.high, _CMP_LE_OQ);
+      if ((small & wanted) != wanted) return false;
+    }
+    return true;
   }
 
   const HeadPlan& plan_;
@@ -151,6 +165,7 @@ class SkipRule {
   WeightBounds::Head keys_;
   int64_t size_ = 0;
   float log_budget_ = 0;
+  Roundings roundings_;
 };
 
 }  // namespace alibi::kernels::amx

@@ -4,7 +4,7 @@
 #include "attention/cuda/passes.h"
 #include "attention/cuda/sent.h"
 #include "attention/kernel_state.h"
-#include "attention/skip.h"
+#include "attention/skip/norms.h"
 
 namespace alibi::kernels::cuda {
 namespace {

@@ -10,8 +10,8 @@
 
 #include "attention/cuda/sent.h"
 #include "attention/kernel_state.h"
-#include "attention/skip.h"
-#include "attention/skip_weights.h"
+#include "attention/skip/norms.h"
+#include "attention/skip/weights.h"
 #include "core/check.h"
 #include "core/parallel.h"
 

@@ -12,7 +12,7 @@
 
 #include "attention/blocks.h"
 #include "attention/cuda/passes.h"
-#include "attention/skip_weights.h"
+#include "attention/skip/weights.h"
 #include "core/parallel.h"
 
 namespace alibi::kernels::cuda {

@@ -72,10 +72,6 @@ void cached_attention(const Tensor& q, const KvCache& cache, const AttentionOpti
   }
 
   const std::vector<Run> runs = runs_of(held);
-  check_usage((!options.buckets && !options.bias_by_distance) || runs.size() == 1,
-              "[{}] options has a table of biases, but the heads of the cache have evicted different keys; use slopes, "
-              "or a cache without eviction",
-              operation);
   check_usage(q.defined() && q.axes() == 4 && q.size(0) == held.batch && q.size(2) % held.kv_heads == 0,
               "[{}] q has shape {}, expected [{}, queries, a multiple of {}, {}]", operation, to_string(q.shape()),
               held.batch, held.kv_heads, held.head_dim);
@@ -102,6 +98,8 @@ void cached_attention(const Tensor& q, const KvCache& cache, const AttentionOpti
     part.query_offset = offset - run.begin;
     part.alibi_slopes = slopes_of(options.alibi_slopes, held.batch, heads, first, last);
     part.alibi_slopes_after = slopes_of(options.alibi_slopes_after, held.batch, heads, first, last);
+    if (part.buckets) part.buckets->table = part.buckets->table.slice(1, first, last);
+    if (part.bias_by_distance) part.bias_by_distance = part.bias_by_distance->slice(1, first, last);
     Tensor part_out = out.slice(2, first, last);
     AttentionState part_state;
     attention(q.slice(2, first, last), view_of(held, held.k, run), view_of(held, held.v, run), part, part_out,

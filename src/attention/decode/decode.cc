@@ -17,7 +17,7 @@
 #include "alibi/runtime.h"
 #include "attention/kernel_state.h"
 #include "attention/problem.h"
-#include "attention/skip.h"
+#include "attention/skip/norms.h"
 #include "attention/workspace.h"
 #include "core/check.h"
 #include "core/parallel.h"
@@ -229,10 +229,10 @@ void Decode::limit_rows(const Group& group, const DecodePartial* partials) {
       const DecodeSkip::Scores scores(row.q, centre.data(), stride_, problem_.score_scale());
       return DecodeSkip(*cache_, head, scores, problem_.score_scale(), row.bias, row.position, partials[r].max, budget);
     };
-    if (row.begin < std::min(group.near_begin, row.position) && row.bias.slope_before > 0) {
+    if (row.begin < std::min(group.near_begin, row.position) && row.bias->falls(Side::before)) {
       row.begin = rule().first_needed(row.begin, std::min({group.near_begin, row.position, row.end}));
     }
-    if (row.end > std::max(group.near_end, row.position + 1) && row.bias.slope_after > 0) {
+    if (row.end > std::max(group.near_end, row.position + 1) && row.bias->falls(Side::after)) {
       row.end = rule().end_needed(std::max({group.near_end, row.position + 1, row.begin}), row.end);
     }
   }

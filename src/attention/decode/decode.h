@@ -6,10 +6,11 @@
 #include <span>
 #include <type_traits>
 
-#include "attention/bias.h"
+#include "attention/biases.h"
 #include "attention/decode/kv_cache_norms.h"
 #include "attention/decode/kv_cache_state.h"
 #include "attention/problem.h"
+#include "attention/skip/rule.h"
 
 namespace alibi::kernels {
 
@@ -110,11 +111,12 @@ void decode(const Problem& problem, const core::StateOf<KvCache>* cache, Attenti
 /// the farthest on, while the bound of the sum of their weights is within a budget. A range of n keys at distance D or
 /// more, with norms of at most N, has a weight of at most
 ///
-///     2^(c ||q|| N - m D - max) (1 - 2^(-m n)) / (1 - 2^-m)       c = |scale| log2(e), m = slope log2(e)
+///     2^(c ||q|| N + b(D) - max) (1 - 2^(-m n)) / (1 - 2^-m)       c = |scale| log2(e)
 ///
-/// The tree of norms gives N, so one value decides about a whole range of far keys. Another tree gives R, the largest
-/// distance from the keys' centre k0. If scale log2(e) q k0' + c ||q|| R is less than c ||q|| N, it is used instead.
-/// With a softcap, this bound of the scores is capped like the scores.
+/// with b(D) the largest bias from D on, and m the least fall of the bias from key to key (skip/rule.h). The tree of
+/// norms gives N, so one value decides about a whole range of far keys. Another tree gives R, the largest distance from
+/// the keys' centre k0. If scale log2(e) q k0' + c ||q|| R is less than c ||q|| N, it is used instead. With a softcap,
+/// this bound of the scores is capped like the scores.
 class DecodeSkip {
  public:
   /// Scores of a query, or the largest ones of several queries, in log2 units.
@@ -140,18 +142,15 @@ class DecodeSkip {
   template <bool before>
   Range needed(Range keys);
   /// Subtracts the bound of the weight of a range of keys from the budget. Returns false if the budget is too small.
-  bool spend(float norm, float radius, float slope, int64_t distance, int64_t keys);
+  bool spend(float norm, float radius, Side side, int64_t distance, int64_t keys);
 
   const NormTree &norms_, &radii_;
   int64_t head_;
-  Scores scores_;
+  SkipRow<double> row_;
   HeadBias bias_;
   int64_t position_;
-  double max_;
   double budget_;
-  ScoreScale scale_;
-  double rounding_ = 0;  // rounding error of a score, relative to its largest magnitude
-  double flushed_ = 0;   // error of a score whose products are flushed to zero
+  Roundings roundings_[2];  // of each side
 };
 
 /// A key such that the weights of all keys of the cache before it sum to at most half of the tolerance, in every row of

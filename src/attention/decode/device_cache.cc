@@ -7,7 +7,7 @@
 #include "attention/decode/kv_cache_state.h"
 #include "attention/kernel_state.h"
 #include "attention/problem.h"
-#include "attention/skip.h"
+#include "attention/skip/norms.h"
 #include "core/check.h"
 #include "core/device.h"
 

@@ -4,10 +4,11 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <numbers>
 
 #include "attention/decode/kv_cache_state.h"
 #include "attention/problem.h"
-#include "attention/skip.h"
+#include "attention/skip/norms.h"
 #include "core/check.h"
 #include "core/parallel.h"
 
@@ -21,14 +22,6 @@ int size_class(const EvictedKeys::Stretch& stretch) {
 }
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
-
-/// Bound of the error of a computed exponent whose terms have this magnitude: rounding of products and of log-sum-exps
-/// in float32, and of weights that the kernels round to bfloat16 (docs/explanation/skip-rule.md).
-double slack(const Problem& problem, double magnitude) {
-  const double of_tanh = problem.softcap > 0 ? 0x1p-20 : 0;
-  const double of_float = (0x1p-20 + of_tanh + static_cast<double>(problem.head_dim) * 0x1p-23) * magnitude;
-  return problem.dtype != DType::bfloat16 ? of_float : of_float + 0x1p-6 + 0x1p-10 * magnitude;
-}
 
 }  // namespace
 
@@ -47,20 +40,21 @@ void EvictedKeys::add(const Stretch& stretch) {
   }
 }
 
-double EvictedKeys::log_weight(double score_per_norm, float slope, int64_t position) const {
-  const auto m = static_cast<double>(slope);
+double EvictedKeys::log_weight(double score_per_norm, double log_sum, const Bias& bias, int64_t position,
+                               const Roundings& roundings) const {
+  constexpr double log2e = std::numbers::log2e;
+  const SkipRow<double> row = {.norm = score_per_norm * log2e, .product = 0, .share = 0, .top = log_sum * log2e};
   double max = -infinity, sum = 0;
   for (const Stretch& stretch : stretches_) {
-    const auto distance = static_cast<double>(position - (stretch.end - 1));
-    const double exponent = score_per_norm * static_cast<double>(stretch.norm) - m * distance +
-                            std::log(weight_of_keys(m, stretch.end - stretch.begin));
+    const auto norm = static_cast<double>(stretch.norm);
+    const double exponent = log2_weight_of(row, norm, norm, bias, Side::before, position - (stretch.end - 1),
+                                           stretch.end - stretch.begin, roundings);
     if (!(exponent < infinity)) return infinity;
-    if (exponent == -infinity) continue;  // the head does not see these keys
     const double top = std::max(max, exponent);
-    sum = sum * std::exp(max - top) + std::exp(exponent - top);
+    sum = sum * std::exp2(max - top) + std::exp2(exponent - top);
     max = top;
   }
-  return sum > 0 ? max + std::log(sum) : -infinity;
+  return (max + std::log2(sum)) / log2e;
 }
 
 static double norm_of_query(const Problem& problem, int64_t b, int64_t query, int64_t head) {
@@ -82,10 +76,6 @@ EvictedShares evicted_shares(const Tensor& q, const KvCache& cache, const Attent
   const Shape expected = {problem.batch, problem.heads, problem.queries};
   check_usage(lse.defined() && lse.shape() == expected && lse.dtype() == DType::float32 && lse.contiguous(),
               "[{}] lse has shape {}, expected float32 {}", operation, to_string(lse.shape()), to_string(expected));
-  check_usage(
-      !problem.has_table(),
-      "[{}] options has a table of biases, expected slopes, because a table does not bound the weight of far keys",
-      operation);
 
   struct Head {
     double worst = -infinity, lead = -infinity;  // as logarithms
@@ -94,6 +84,7 @@ EvictedShares evicted_shares(const Tensor& q, const KvCache& cache, const Attent
   std::vector<Head> found(static_cast<size_t>(problem.batch * problem.heads));
   const float* of_rows = lse.data<float>();
   const double scale = std::abs(static_cast<double>(problem.scale));
+  const Roundings roundings = Roundings::of_evicted(problem);
   const auto look = [&](int64_t at) {
     Head& head = found[static_cast<size_t>(at)];
     const int64_t b = at / problem.heads, h = at % problem.heads, kv_head = h / problem.group();
@@ -116,12 +107,9 @@ EvictedShares evicted_shares(const Tensor& q, const KvCache& cache, const Attent
       double weight = infinity;
       if (nearest > bias.most) continue;  // the head does not see these keys
       if (nearest > 0) {
-        const double magnitude = score_per_norm * static_cast<double>(evicted.longest()) +
-                                 static_cast<double>(bias.slope_before) * static_cast<double>(nearest) + std::abs(sum);
         // The exact keys could have a log-sum-exp that is smaller by the error of a score.
         const double error = score_per_norm * static_cast<double>(held.errors.longest(b * held.kv_heads + kv_head));
-        weight =
-            evicted.log_weight(score_per_norm, bias.slope_before, position) - sum + error + slack(problem, magnitude);
+        weight = evicted.log_weight(score_per_norm, sum, *bias.form, position, roundings) + error;
         if (std::isnan(weight)) weight = infinity;
       }
       if (weight > head.worst) {
@@ -137,6 +125,7 @@ EvictedShares evicted_shares(const Tensor& q, const KvCache& cache, const Attent
                         });
 
   EvictedShares result;
+  result.biases = problem.biases;
   result.lead.assign(static_cast<size_t>(problem.heads), -infinity);
   double worst = -infinity;
   for (size_t at = 0; at < found.size(); ++at) {

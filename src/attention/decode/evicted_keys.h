@@ -3,9 +3,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "alibi/kv_cache.h"
+#include "attention/skip/rule.h"
 
 namespace alibi::kernels {
 
@@ -25,9 +27,11 @@ class EvictedKeys {
   int64_t keys() const { return empty() ? 0 : stretches_.back().end; }
   float longest() const { return longest_; }
 
-  /// Returns an upper bound of log(sum of exp(score)) over these keys for a query at a later position, or +infinity if
-  /// there is none. `score_per_norm` is the largest score of a key of norm 1.
-  double log_weight(double score_per_norm, float slope, int64_t position) const;
+  /// Returns an upper bound of log(sum of exp(score)) over these keys for a query at a later position, less the
+  /// log-sum-exp of the keys that it has; or +infinity if there is none. `score_per_norm` is the largest score of a key
+  /// of norm 1.
+  double log_weight(double score_per_norm, double log_sum, const Bias& bias, int64_t position,
+                    const Roundings& roundings) const;
 
   int64_t bytes() const { return static_cast<int64_t>(stretches_.capacity() * sizeof(Stretch)); }
 
@@ -42,6 +46,7 @@ struct EvictedShares {
   int64_t head = 0, query = 0;  ///< the row with this share
   std::vector<double> lead;  ///< [heads]: maximum of (largest score that a key at distance 0 could have had - the row's
                              ///< log-sum-exp) over rows at positions from `count_from` on; -infinity without rows
+  std::shared_ptr<const Biases> biases;
 };
 
 EvictedShares evicted_shares(const Tensor& q, const KvCache& cache, const AttentionOptions& options, const Tensor& lse,

@@ -23,8 +23,6 @@ constexpr int64_t most_together = 2048;
 constexpr int64_t least_kept = 2 * cache_block;
 /// Tokens at the beginning of a text whose leads are ignored, because their rows have few keys.
 constexpr int64_t unsettled = 64;
-/// Smaller slopes are replaced by this one. Heads with it keep as many keys as fit the memory.
-constexpr double flattest = 1e-9;
 /// Share of the memory for norms and for the records of evicted keys.
 constexpr double for_norms = 1.0 / 32;
 
@@ -36,7 +34,7 @@ Eviction::Eviction(const EvictionOptions& options)
       kv_heads_(options.kv_heads),
       window_(options.window),
       options_(options),
-      slopes_(static_cast<size_t>(layers_ * heads_), 0.0f),
+      biases_(static_cast<size_t>(layers_)),
       leads_(static_cast<size_t>(layers_ * heads_), -no_limit),
       key_bytes_(2 * core::StateOf<KvCache>::bytes_of_row(options.head_dim, options.dtype)) {
   check_usage(!options.tolerance || (*options.tolerance > 0 && *options.tolerance < 1),
@@ -61,15 +59,15 @@ int64_t Eviction::needed_from(int64_t layer, int64_t kv_head, double log_share, 
   const int64_t group = heads_ / kv_heads_;
   auto horizon = static_cast<double>(least_kept);
   for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-    // exp(lead - slope D) / (1 - exp(-slope)) <= exp(log_share)
-    const auto at = static_cast<size_t>(layer * heads_ + head);
-    const double slope = std::max(static_cast<double>(slopes_[at]), flattest);
-    const double seen = leads_[at];
+    static const LinearBias none(0, 0, true);
+    const Biases* const biases = biases_[static_cast<size_t>(layer)].get();
+    const Bias& bias = biases != nullptr ? biases->of(0, head) : none;
+    const double seen = leads_[static_cast<size_t>(layer * heads_ + head)];
     // A later token may have a larger lead than all earlier ones when the keys that it needs are already evicted. So
     // the horizon allows for e^2 times the largest lead, and for an eighth more of the exponent, because leads grow
     // with the scores. Otherwise the first such token exceeds the tolerance and stops a context that must be exact.
     const double lead = seen > -no_limit ? seen + std::abs(seen) / 8 + 2 : 0;
-    const double needed = (lead - std::log(-std::expm1(-slope)) - log_share) / slope;
+    const double needed = bias.horizon(Side::before, log_share - lead, position);
     horizon = std::max(horizon, std::isnan(needed) ? no_limit : needed);
   }
   if (window_ > 0)
@@ -138,8 +136,8 @@ void Eviction::make_room(std::span<KvCache> caches, int64_t tokens) {
 
 void Eviction::attended(int layer, const Tensor& q, const KvCache& cache, const AttentionOptions& options,
                         const Tensor& lse) {
-  std::copy_n(options.alibi_slopes.begin(), heads_, slopes_.begin() + layer * heads_);
   const kernels::EvictedShares shares = kernels::evicted_shares(q, cache, options, lse, unsettled);
+  biases_[static_cast<size_t>(layer)] = shares.biases;
   for (int64_t head = 0; head < heads_; ++head) {
     double& lead = leads_[static_cast<size_t>(layer * heads_ + head)];
     lead = std::max(lead, shares.lead[static_cast<size_t>(head)]);

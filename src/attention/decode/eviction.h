@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "alibi/eviction.h"
 #include "alibi/kv_cache.h"
 #include "alibi/tensor.h"
+#include "attention/biases.h"
 
 namespace alibi::kernels {
 
@@ -25,9 +27,9 @@ struct EvictionOptions {
 };
 
 /// Evicts keys before the next tokens are read, by an estimate of each head's horizon. The estimate uses the head's
-/// slope and its largest lead so far. The lead of a row is the score that a key at distance 0 could have had, minus the
-/// log of the row's total weight. A far key must exceed its distance times the slope to matter. After attention, the
-/// weight that the evicted keys could have had is bounded for each query and added to the certificate. So a wrong
+/// bias and its largest lead so far. The lead of a row is the score that a key at distance 0 could have had, minus the
+/// log of the row's total weight. A far key must exceed what its bias takes from its score to matter. After attention,
+/// the weight that the evicted keys could have had is bounded for each query and added to the certificate. So a wrong
 /// estimate costs memory or accuracy, but the certificate is always true.
 class Eviction {
  public:
@@ -55,11 +57,11 @@ class Eviction {
 
   int64_t layers_, heads_, kv_heads_, window_;
   EvictionOptions options_;
-  double tolerance_;           // used with `exact`
-  std::vector<float> slopes_;  // [layers * heads], from the last call of attended()
-  std::vector<double> leads_;  // [layers * heads]
-  int64_t key_bytes_;          // bytes of a key and its value
-  double most_keys_;           // over all heads of all layers
+  double tolerance_;                                   // used with `exact`
+  std::vector<std::shared_ptr<const Biases>> biases_;  // [layers], from the last call of attended()
+  std::vector<double> leads_;                          // [layers * heads]
+  int64_t key_bytes_;                                  // bytes of a key and its value
+  double most_keys_;                                   // over all heads of all layers
   int64_t most_tokens_;
   int64_t evicted_at_ = 0;
   EvictionCertificate certificate_;

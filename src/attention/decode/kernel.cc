@@ -23,26 +23,30 @@ namespace alibi::kernels::HWY_NAMESPACE {
 inline constexpr int row_tile = lanes == 16 ? 4 : 2;
 inline constexpr float unseen = -std::numeric_limits<float>::infinity();
 
-/// biases[i] = bias of key `first` + i minus the returned base, in log2 units. A linear bias is counted from the
+/// biases[i] = bias of key `first` + i minus the returned base, in log2 units. A bias that slides is counted from the
 /// block's key that is nearest to the row. The base is float64, so that weights keep their precision at any distance.
 inline double fill_bias(const DecodeRow& row, int64_t first, float* biases) {
   constexpr float log2e = std::numbers::log2e_v<float>;
   const HeadBias& bias = row.bias;
   const int64_t nearest_before = row.position - (first + cache_block - 1);
   const int64_t nearest_after = first - row.position;
-  if (bias.table == nullptr && (nearest_before > 0 || nearest_after > 0)) {
+  if (!bias->slides()) {
+    bias->tile(nearest_before, 0, cache_block, 1, biases);
+    std::reverse(biases, biases + cache_block);
+    return 0;
+  }
+  if (nearest_before > 0 || nearest_after > 0) {
     const bool before = nearest_before > 0;
-    const float slope = before ? bias.slope_before : bias.slope_after;
+    const double fall = bias->fall(before ? Side::before : Side::after, 1);
     const Floats f;
-    const Float step = hn::Set(f, before ? slope * log2e : -slope * log2e);
+    const Float step = hn::Set(f, static_cast<float>(before ? fall : -fall) * log2e);
     const Float origin = hn::Set(f, before ? static_cast<float>(cache_block - 1) : 0.0f);
     for (int64_t i = 0; i < cache_block; i += lanes) {
       hn::Store(hn::Mul(step, hn::Sub(hn::Iota(f, static_cast<float>(i)), origin)), f, biases + i);
     }
-    const auto nearest = static_cast<double>(before ? nearest_before : nearest_after);
-    return -static_cast<double>(slope) * std::numbers::log2e * nearest;
+    return -fall * std::numbers::log2e * static_cast<double>(before ? nearest_before : nearest_after);
   }
-  for (int64_t i = 0; i < cache_block; ++i) biases[i] = log2e * bias.at(row.position - first - i);
+  for (int64_t i = 0; i < cache_block; ++i) biases[i] = log2e * bias->at(row.position - first - i);
   return 0;
 }
 

@@ -9,7 +9,7 @@
 #include "attention/decode/kv_cache_rows.h"
 #include "attention/decode/kv_cache_state.h"
 #include "attention/decode/q8_rows.h"
-#include "attention/skip.h"
+#include "attention/skip/norms.h"
 #include "attention/workspace.h"
 #include "core/check.h"
 #include "core/parallel.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "attention/decode/q8_rows.h"
-#include "attention/skip.h"
+#include "attention/skip/norms.h"
 
 namespace alibi::kernels {
 namespace {

@@ -1,5 +1,3 @@
-#include "attention/skip.h"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -8,6 +6,7 @@
 #include <vector>
 
 #include "attention/decode/decode.h"
+#include "attention/skip/norms.h"
 #include "core/parallel.h"
 
 namespace alibi::kernels {
@@ -30,31 +29,20 @@ DecodeSkip::DecodeSkip(const core::StateOf<KvCache>& cache, int64_t head, const 
     : norms_(cache.norms),
       radii_(cache.radii),
       head_(head),
-      scores_(scores),
+      row_{.norm = scores.per_norm, .product = scores.of_centre, .share = 0, .top = max},
       bias_(bias),
       position_(position),
-      max_(max),
-      budget_(budget),
-      scale_(scale) {
-  const auto stride = static_cast<double>(cache.stride);
-  // The computed dot product may exceed the exact one by one rounding per element. Denormals count as zero in it.
-  rounding_ = (stride + 2) * 0x1p-23 + 0x1p-20 + (scale.softcap > 0 ? 0x1p-20 : 0.0);
-  flushed_ = std::abs(static_cast<double>(scale.scale)) * std::numbers::log2e * stride * 0x1p-125;
+      budget_(budget) {
+  for (const Side side : {Side::before, Side::after}) {
+    const double in_block = bias->slides() ? bias->fall(side, cache_block) : static_cast<double>(bias->magnitude());
+    roundings_[static_cast<size_t>(side)] = Roundings::of_decoding(scale, cache.stride, in_block);
+  }
 }
 
-bool DecodeSkip::spend(float norm, float radius, float slope, int64_t distance, int64_t keys) {
-  const auto m = static_cast<double>(slope);
-  // Biases within a block of keys are rounded like the scores that they are added to.
-  const double bias_rounding = 0x1p-20 * m * static_cast<double>(cache_block);
-  const double penalty = m * std::numbers::log2e * static_cast<double>(distance);
-  const double score = scores_.per_norm * static_cast<double>(norm);
-  const double less =
-      std::min(score, scores_.of_centre +
-                          scores_.per_norm * static_cast<double>(radius));  // picks the score if the other is NaN
-  // A bound that is not finite stays so: a key that is infinite or NaN is not dropped.
-  const double capped = std::isfinite(less) ? scale_.capped(less / std::numbers::log2e) * std::numbers::log2e : less;
-  const double nearest = capped + score * rounding_ + flushed_ + bias_rounding - penalty - max_;
-  const double weight = std::exp2(nearest) * weight_of_keys(m, keys);
+bool DecodeSkip::spend(float norm, float radius, Side side, int64_t distance, int64_t keys) {
+  const double weight =
+      std::exp2(log2_weight_of(row_, static_cast<double>(norm), static_cast<double>(radius), *bias_.form, side,
+                               distance, keys, roundings_[static_cast<size_t>(side)]));
   if (!(weight <= budget_)) return false;  // a NaN is not dropped
   budget_ -= weight;
   return true;
@@ -72,8 +60,8 @@ Range DecodeSkip::needed(Range keys) {
     const int64_t node = (before ? far : far - 1) / span;
     const Range covered = {std::max(keys.begin, node * span), std::min(keys.end, (node + 1) * span)};
     const int64_t distance = before ? position_ - (covered.end - 1) : covered.begin - position_;
-    const float slope = before ? bias_.slope_before : bias_.slope_after;
-    if (spend(norms_.at(head_, level, node), radii_.at(head_, level, node), slope, distance, covered.size())) {
+    if (spend(norms_.at(head_, level, node), radii_.at(head_, level, node), before ? Side::before : Side::after,
+              distance, covered.size())) {
       far = before ? covered.end : covered.begin;
       while (level + 1 < norms_.levels() && far % NormTree::span(level + 1) == 0) ++level;
     } else if (level > 0) {
@@ -90,10 +78,11 @@ int64_t DecodeSkip::end_needed(int64_t begin, int64_t end) { return needed<false
 
 int64_t first_needed_key(const Problem& problem, const core::StateOf<KvCache>& cache) {
   constexpr int64_t least_keys = 8192, queries_together = 64;
-  const auto& slopes = problem.biases->slopes_before;
-  if (problem.tolerance == 0 || problem.has_table() || problem.keys - problem.queries < least_keys ||
-      !std::all_of(slopes.begin(), slopes.end(), [](float slope) { return slope > 0; })) {
-    return 0;
+  if (problem.tolerance == 0 || problem.keys - problem.queries < least_keys) return 0;
+  for (const Sequence& sequence : problem.sequences) {
+    for (int64_t head = 0; head < problem.heads; ++head) {
+      if (!problem.biases->of(sequence.number, head).falls(Side::before)) return 0;
+    }
   }
   const ScoreScale scale = problem.score_scale();
   const int64_t blocks = core::ceil_div(problem.queries, queries_together);
@@ -106,7 +95,8 @@ int64_t first_needed_key(const Problem& problem, const core::StateOf<KvCache>& c
     const Sequence& sequence = problem.sequences[static_cast<size_t>(b)];
     const int64_t position = sequence.query_offset + first;
     if (position < 0 || position + count > problem.keys) return 0;
-    // A row's sum is at least the weight of the key at its own position, which has no bias.
+    // A row's sum is at least the weight of the key at its own position.
+    const HeadBias bias = problem.bias(sequence, h);
     double max = std::numeric_limits<double>::infinity();
     std::optional<DecodeSkip::Scores> largest;
     std::vector<float> q(static_cast<size_t>(cache.stride));
@@ -118,7 +108,7 @@ int64_t first_needed_key(const Problem& problem, const core::StateOf<KvCache>& c
         q[static_cast<size_t>(d)] = load_value(problem.dtype, problem.q.data, row + d);
         own += static_cast<double>(q[static_cast<size_t>(d)]) * static_cast<double>(load_value(cache.dtype, key, d));
       }
-      own = scale.capped(own * static_cast<double>(scale.scale)) * std::numbers::log2e;
+      own = (scale.capped(own * static_cast<double>(scale.scale)) + bias->precise_at(0)) * std::numbers::log2e;
       if (!std::isfinite(own)) return 0;
       max = std::min(max, own);
       const DecodeSkip::Scores scores(q.data(), cache.centre(head), cache.stride, scale);
@@ -126,7 +116,6 @@ int64_t first_needed_key(const Problem& problem, const core::StateOf<KvCache>& c
       largest->per_norm = std::max(largest->per_norm, scores.per_norm);
       largest->of_centre = std::max(largest->of_centre, scores.of_centre);
     }
-    const HeadBias bias = problem.bias(sequence, h);
     const int64_t begin = Problem::keys_seen(bias, position, position + count - 1, problem.keys).begin;
     const int64_t end = std::max(begin, position / cache_block * cache_block);
     const auto budget = static_cast<double>(skip_budget(problem)) / 2;

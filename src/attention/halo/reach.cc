@@ -5,6 +5,7 @@
 #include <limits>
 #include <numbers>
 
+#include "attention/skip/rule.h"
 #include "attention/workspace.h"
 #include "core/parallel.h"
 
@@ -37,6 +38,7 @@ class QueryRows {
     load_rows(problem, here, BlockIndex::Of::queries, 1, rows, head, queries, size);
     load_rows(problem, here, BlockIndex::Of::keys, 1, rows, head / problem.group(), keys, size);
     const double unit = static_cast<double>(problem.scale) * log2e;
+    const double own_bias = problem.bias(sequence_, head)->precise_at(0) * log2e;
     double least = HUGE_VAL, most = 0;
     for (int64_t i = 0; i < rows; ++i) {
       double squares = 0, centred = 0, own = 0;
@@ -46,61 +48,52 @@ class QueryRows {
         centred += q * static_cast<double>(keys_.centre[d]);
         own += q * static_cast<double>(keys[i * size + d]);
       }
-      Row result;
-      result.length = std::abs(unit) * std::sqrt(squares);
-      result.product = unit * centred;
-      result.own = capped(unit * own);
-      least = std::min(least, result.length);
-      most = std::max(most, result.length);
-      rows_.push_back(result);
+      const double norm = std::sqrt(squares),
+                   score = problem.score_scale().capped(unit / log2e * own) * log2e + own_bias;
+      rows_.push_back({.norm = norm, .product = unit * centred, .share = 0, .top = score});
+      least = std::min(least, std::abs(unit) * norm);
+      most = std::max(most, std::abs(unit) * norm);
     }
     levels_ = keys_.levels_of(static_cast<float>(least), static_cast<float>(most) * (1 + 0x1p-20f));
-    for (Row& result : rows_) result.share = static_cast<double>(levels_.share(static_cast<float>(result.length)));
+    for (SkipRow<double>& row_of : rows_) {
+      row_of.share = static_cast<double>(levels_.share(static_cast<float>(std::abs(unit) * row_of.norm)));
+    }
   }
 
   /// Whether every row can leave out the keys before a block, or from it on, because they weigh little even in
   /// comparison with the row's own key alone. The kernel compares them with all keys that it has visited.
   bool negligible(const HeadBias& bias, int64_t block, int64_t block_rows, bool before) const {
     const Chord chord = before ? keys_.chord_before(levels_, block) : keys_.chord_from(levels_, block);
-    const double biases = static_cast<double>((before ? keys_.before : keys_.from)[block].front());
-    const double norm = static_cast<double>((before ? keys_.norm_before : keys_.norm_from)[block] + keys_.centre_norm);
-    const double radius = static_cast<double>((before ? keys_.radius_before : keys_.radius_from)[block]);
-    const double slope = slope_in_log2(before ? bias.slope_before : bias.slope_after);
+    const double unit = std::abs(static_cast<double>(problem_.scale)) * log2e;
+    const auto of = [&](const float* all_before, const float* all_from) {
+      return static_cast<double>((before ? all_before : all_from)[block]);
+    };
+    const double centre_norm = static_cast<double>(keys_.centre_norm);
+    const RemainingKeys keys = {.score_per_norm = unit * (of(keys_.norm_before, keys_.norm_from) + centre_norm),
+                                .radius_per_norm = unit * of(keys_.radius_before, keys_.radius_from),
+                                .biases = static_cast<double>((before ? keys_.before : keys_.from)[block].front()),
+                                .summed = true,
+                                .low = static_cast<double>(chord.low),
+                                .rise = static_cast<double>(chord.rise)};
+    const Roundings roundings = Roundings::of_any_kernel(problem_, sequence_.keys);
     const double budget = std::log2(static_cast<double>(skip_budget(problem_)));
     const int64_t nearest = before ? block * block_rows - 1 : block * block_rows;
     for (size_t i = 0; i < rows_.size(); ++i) {
-      const Row& row = rows_[i];
-      const double penalty = slope * static_cast<double>(std::abs(position_ + static_cast<int64_t>(i) - nearest));
-      double weight = row.product + static_cast<double>(chord.low) + row.share * static_cast<double>(chord.rise);
-      if (problem_.softcap > 0) {  // as in the kernel (vector/skip-inl.h)
-        const double largest = std::min(row.product + row.length * radius, row.length * norm);
-        weight = std::min(capped(largest) + biases, std::max(weight, biases) + 1);
-      }
-      // The kernels add slack for their rounding. It is less than this.
-      const double magnitude =
-          row.length * norm + penalty + std::abs(row.own) + std::abs(static_cast<double>(chord.low));
-      const double slack = 0.125 + 0x1p-10 * magnitude + 0x1p-30 * static_cast<double>(sequence_.keys);
-      if (!(weight - penalty - row.own + slack <= budget)) return false;
+      const int64_t distance = std::abs(position_ + static_cast<int64_t>(i) - nearest);
+      const double beyond = bias->beyond(before ? Side::before : Side::after, distance) * log2e;
+      // NaN is not negligible.
+      if (!(SkipBound::log2_weight(DoubleMath(), rows_[i], keys, beyond, roundings) <= budget)) return false;
     }
     return true;
   }
 
  private:
-  struct Row {
-    double length = 0, product = 0, own = 0, share = 0;
-  };
-
-  double capped(double score) const {
-    const double cap = static_cast<double>(problem_.softcap) * log2e;
-    return problem_.softcap > 0 ? cap * std::tanh(score / cap) : score;
-  }
-
   const Problem& problem_;
   WeightBounds::Head keys_;
   const Sequence& sequence_;
   int64_t position_;
   Levels levels_;
-  std::vector<Row> rows_;
+  std::vector<SkipRow<double>> rows_;  // the largest score is that of the row's own key
 };
 
 /// The key blocks that the queries [row, row + rows) of a head need.

@@ -8,7 +8,7 @@
 #include "attention/halo/exchange.h"
 #include "attention/kernel.h"
 #include "attention/key_part.h"
-#include "attention/skip_weights.h"
+#include "attention/skip/weights.h"
 
 namespace alibi::kernels::halo {
 

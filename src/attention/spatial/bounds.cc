@@ -4,7 +4,7 @@
 #include <limits>
 #include <numbers>
 
-#include "attention/skip.h"
+#include "attention/skip/norms.h"
 #include "attention/spatial/spatial.h"
 #include "attention/workspace.h"
 #include "core/parallel.h"
@@ -31,7 +31,7 @@ struct SampleOf {
 
 double SpatialProblem::slope(size_t sequence, int64_t head, int64_t query_block) const {
   if (sequences[sequence].queries->is_leading(query_block)) return 0;
-  return slope_in_log2(base.bias(base.sequences[sequence], head).slope_before);
+  return fall_in_log2(*base.bias(base.sequences[sequence], head).form, Side::before);
 }
 
 PenaltyStep penalty_step(double penalty) {

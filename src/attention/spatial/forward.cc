@@ -149,12 +149,10 @@ class SpatialForward {
     if (!r.skips) return false;
     const PenaltyStep step = r.steps[static_cast<size_t>(key_block)];
     if (step >= r.stop) return true;
-    QueryBlock rows;
-    rows.rows = r.block.count();
-    Remaining remaining;
-    remaining.weights = r.remaining.from(step);
-    remaining.norm = r.norm;
-    if (!negligible(base_, rows, remaining, {r.norms, r.products, r.shares, r.max, r.sum, r.sum_low})) return false;
+    HWY_ALIGN static constexpr float beyond[query_rows] = {};  // penalties are in the chord
+    const RemainingKeys remaining = remaining_keys(base_, r.remaining.from(step), 0, 0, r.norm);
+    const RunningRows rows = {r.norms, r.products, r.shares, r.max, r.sum, r.sum_low};
+    if (!negligible(base_, r.block.count(), remaining, beyond, rows)) return false;
     r.stop = step;
     return true;
   }

@@ -3,7 +3,7 @@
 #include <atomic>
 #include <optional>
 
-#include "attention/skip.h"
+#include "attention/skip/norms.h"
 #include "attention/spatial/spatial.h"
 #include "core/memory.h"
 #include "core/parallel.h"

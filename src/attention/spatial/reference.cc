@@ -71,7 +71,7 @@ struct SpatialReference {
 
   /// The weights of one row; returns its log-sum-exp.
   double weights(const Sequence& s, int64_t i, int64_t head, std::vector<double>& p) const {
-    const double slope = static_cast<double>(problem.bias(s, head).slope_before);
+    const double slope = problem.bias(s, head)->fall(kernels::Side::before, 1);
     p.resize(static_cast<size_t>(s.keys));
     double max = -std::numeric_limits<double>::infinity(), sum = 0;
     for (int64_t j = 0; j < s.keys; ++j) {

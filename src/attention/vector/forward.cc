@@ -112,10 +112,9 @@ void write_rows(const Problem& problem, const Sequence& sequence, int64_t stride
     const int64_t at = (sequence.batch * problem.heads + block.head) * problem.queries + query_row;
     const double near = (static_cast<double>(running.max[x]) + std::log2(sum)) * std::numbers::ln2;
     const int64_t nearest = block.nearest(x);
-    const float slope = block.position + x < 0 ? block.bias.slope_after : block.bias.slope_before;
-    const double shift = nearest > 0 ? static_cast<double>(slope) * static_cast<double>(nearest) : 0.0;
+    const double shift = nearest > 0 ? block.bias->precise_at(block.position + x < 0 ? -nearest : nearest) : 0.0;
     core::state_of(state->kernel).lse.data<float>()[at] = static_cast<float>(near);
-    state->lse.data<float>()[at] = static_cast<float>(near - shift);
+    state->lse.data<float>()[at] = static_cast<float>(near + shift);
   }
 }
 
@@ -226,30 +225,27 @@ class Task {
   bool is_done(const Running& r, int64_t key_block, bool before) const {
     if (bounds_ == nullptr) return false;
     const QueryBlock& block = r.block;
-    Remaining remaining;
+    const int64_t last = block.position + block.rows - 1;
+    HWY_ALIGN float beyond[query_rows];
+    RemainingKeys remaining;
+    // The distances to the nearest of these keys, counted as for the bias.
     if (before) {
-      const int64_t end = (key_block + 1) * key_rows;  // the keys before it remain
+      const int64_t end = (key_block + 1) * key_rows, at = key_block + 1;  // the keys before it remain
       if (end > block.position) return false;
-      remaining = {.weights = r.keys.chord_before(r.levels, key_block + 1),
-                   .biases = r.keys.before[key_block + 1].front(),
-                   .radius = r.keys.radius_before[key_block + 1],
-                   .norm = r.keys.norm_before[key_block + 1] + r.keys.centre_norm,
-                   .slope = block.bias.slope_before,
-                   .distance = std::min(block.position, block.keys - 1) - (end - 1),
-                   .step = block.outside ? 0 : 1};
+      remaining = remaining_keys(problem_, r.keys.chord_before(r.levels, at), r.keys.before[at].front(),
+                                 r.keys.radius_before[at], r.keys.norm_before[at] + r.keys.centre_norm);
+      block.bias->beyond(Side::before, std::min(block.position, block.keys - 1) - (end - 1), block.outside ? 0 : 1,
+                         query_rows, beyond);
     } else {
-      const int64_t begin = key_block * key_rows;  // the keys from it on remain
-      const int64_t last = block.position + block.rows - 1;
+      const int64_t begin = key_block * key_rows, at = key_block;  // the keys from it on remain
       if (begin <= last) return false;
-      remaining = {.weights = r.keys.chord_from(r.levels, key_block),
-                   .biases = r.keys.from[key_block].front(),
-                   .radius = r.keys.radius_from[key_block],
-                   .norm = r.keys.norm_from[key_block] + r.keys.centre_norm,
-                   .slope = block.bias.slope_after,
-                   .distance = begin - std::max<int64_t>(block.outside ? last : block.position, 0),
-                   .step = block.outside ? 0 : -1};
+      remaining = remaining_keys(problem_, r.keys.chord_from(r.levels, at), r.keys.from[at].front(),
+                                 r.keys.radius_from[at], r.keys.norm_from[at] + r.keys.centre_norm);
+      block.bias->beyond(Side::after, begin - std::max<int64_t>(block.outside ? last : block.position, 0),
+                         block.outside ? 0 : -1, query_rows, beyond);
     }
-    return negligible(problem_, block, remaining, {r.norms, r.products, r.shares, r.max, r.sum, r.sum_low});
+    return negligible(problem_, block.rows, remaining, beyond,
+                      {r.norms, r.products, r.shares, r.max, r.sum, r.sum_low});
   }
 
   /// Adds a key block to the query blocks that still need it. Returns false if no query block needs more in that

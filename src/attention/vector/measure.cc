@@ -5,7 +5,7 @@
 #include <limits>
 #include <numbers>
 
-#include "attention/skip_weights.h"
+#include "attention/skip/weights.h"
 #include "attention/workspace.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -25,12 +25,12 @@ constexpr int64_t most_keys = 64;
 /// Maximum size of a row in centre_products().
 constexpr int64_t most_centre_size = 256;
 
-/// log2 of the sum over keys of 2^(x |k - c| - slope * distance), rounded up. The first key is at distance `first`, and
+/// log2 of the sum over keys of 2^(x |k - c| - fall * distance), rounded up. The first key is at distance `first`, and
 /// the distance grows by `step` with each key.
-double log2_weights(const float* radii, float largest, int64_t count, float x, float slope, int64_t first, int step) {
+double log2_weights(const float* radii, float largest, int64_t count, float x, float fall, int64_t first, int step) {
   const Floats f;
   Float sum = hn::Zero(f);
-  const Float factor = hn::Set(f, x), top = hn::Set(f, largest), m = hn::Set(f, slope);
+  const Float factor = hn::Set(f, x), top = hn::Set(f, largest), m = hn::Set(f, fall);
   for (int64_t y = 0; y < count; y += lanes) {
     const Float key = hn::Iota(f, static_cast<float>(y));
     const Float distance = hn::MulAdd(key, hn::Set(f, static_cast<float>(step)), hn::Set(f, static_cast<float>(first)));
@@ -72,8 +72,8 @@ void measure_block(const Problem& problem, size_t s, int64_t kv_head, int64_t bl
   for (int64_t head = kv_head * problem.group(); head < (kv_head + 1) * problem.group(); ++head) {
     const HeadBias bias = problem.bias(sequence, head);
     const WeightBounds::Values x = bounds.head(s, head).x;
-    const auto fill = [&](WeightBounds::Values& values, float slope, int64_t first, int step) {
-      const auto m = static_cast<float>(slope_in_log2(slope));
+    const auto fill = [&](WeightBounds::Values& values, Side side, int64_t first, int step) {
+      const auto m = static_cast<float>(fall_in_log2(*bias.form, side));
       for (size_t e = 0; e < values.size(); ++e) {
         const double bound = largest <= std::numeric_limits<float>::max()
                                  ? log2_weights(radii, largest, count, x[e], m, first, step)
@@ -81,8 +81,8 @@ void measure_block(const Problem& problem, size_t s, int64_t kv_head, int64_t bl
         values[e] = static_cast<float>(bound + 0x1p-22 * std::abs(bound));
       }
     };
-    fill(bounds.block_before(s, head, block), bias.slope_before, rows - 1, -1);
-    if (!problem.causal) fill(bounds.block_from(s, head, block), bias.slope_after, 0, 1);
+    fill(bounds.block_before(s, head, block), Side::before, rows - 1, -1);
+    if (!problem.causal) fill(bounds.block_from(s, head, block), Side::after, 0, 1);
   }
 }
 

@@ -19,67 +19,38 @@
 HWY_BEFORE_NAMESPACE();
 namespace alibi::kernels::HWY_NAMESPACE {
 
-/// The bias of every distance in a tile. Bias and visibility depend only on the distance, and a tile has few distances:
-/// query lane x and key y of the tile are at distance first + x + (key_rows - 1) - y.
+/// The biases of a tile. Bias and visibility depend only on the distance, and a tile has few distances: query lane x
+/// and key y of the tile are at distance first + x + (key_rows - 1) - y.
 struct TileBiases {
   static constexpr int64_t size = query_rows + key_rows;
   HWY_ALIGN float values[size];  ///< log2 units; -infinity where the key is not seen
   int64_t first = 0;             ///< distance of values[0]
   bool masked = false;           ///< whether some distance of the tile is not seen
 
-  /// Query blocks outside the keys' positions use slope * (far - near) instead, with a `near` for each row. Then
+  /// Query blocks outside the keys' positions have a bias for each pair, counted from the row's nearest key. Then
   /// `values` only marks the seen distances.
   bool outside = false;
-  HWY_ALIGN float slopes[size];      ///< log2 units, negative
-  HWY_ALIGN float far[size];         ///< |distance| - base
-  HWY_ALIGN float near[query_rows];  ///< |distance of the nearest key| - base
+  HWY_ALIGN float pairs[key_rows * query_rows];
 
   /// Index of key y for the lanes from `lane` on.
   static HWY_INLINE int64_t index(int64_t lane, int64_t y) { return lane + (key_rows - 1) - y; }
 
   HWY_INLINE Float at(int64_t lane, int64_t y) const { return hn::LoadU(Floats(), values + index(lane, y)); }
   HWY_INLINE Float outside_at(int64_t lane, int64_t y) const {
-    const Floats f;
-    const Float distance = hn::Sub(hn::LoadU(f, far + index(lane, y)), hn::Load(f, near + lane));
-    return hn::Mul(hn::LoadU(f, slopes + index(lane, y)), distance);
+    return hn::Load(Floats(), pairs + y * query_rows + lane);
   }
 };
 
-/// Biases of -slope * |distance|. The distances fit 32 bits unless the block lies outside the keys' positions.
-inline void fill_linear(const HeadBias& bias, TileBiases& biases) {
-  const Floats f;
-  const Ints i;
-  constexpr float log2e = std::numbers::log2e_v<float>;
-  const auto first = hn::Set(i, static_cast<int32_t>(biases.first));
-  const Float before = hn::Set(f, -bias.slope_before * log2e);
-  const Float after = hn::Set(f, bias.slope_after * log2e);
-  for (int64_t r = 0; r < TileBiases::size; r += lanes) {
-    const Float distance = hn::ConvertTo(f, hn::Add(first, hn::Iota(i, static_cast<int32_t>(r))));
-    const Float side = hn::IfThenElse(hn::Gt(distance, hn::Zero(f)), before, after);
-    // The slope of a closed direction is infinite. Multiplied by a distance of 0 it would be NaN.
-    const auto self = hn::Eq(distance, hn::Zero(f));
-    hn::Store(hn::IfThenZeroElse(self, hn::Mul(side, distance)), f, biases.values + r);
-  }
-}
-
-inline void fill_outside(const QueryBlock& block, TileBiases& biases) {
-  const int64_t base = block.nearest(0);
-  for (int64_t r = 0; r < TileBiases::size; ++r) {
-    const int64_t distance = biases.first + r;
-    biases.values[r] = 0;
-    biases.slopes[r] = -block.bias.slope(distance) * std::numbers::log2e_v<float>;
-    biases.far[r] = static_cast<float>(std::abs(distance) - base);
-  }
-  for (int64_t x = 0; x < query_rows; ++x) biases.near[x] = static_cast<float>(block.nearest(x) - base);
-}
-
-inline void fill_table(const HeadBias& bias, TileBiases& biases) {
-  constexpr float log2e = std::numbers::log2e_v<float>;
-  const int64_t last = biases.first + TileBiases::size - 1;
-  if (biases.first >= bias.farthest || last <= -bias.farthest) {
-    std::fill_n(biases.values, TileBiases::size, log2e * bias.at(biases.first));
-  } else {
-    for (int64_t r = 0; r < TileBiases::size; ++r) biases.values[r] = log2e * bias.at(biases.first + r);
+/// A row outside the keys' positions has the biases of the row at the nearest key, plus a constant that is left out.
+inline void fill_outside(const QueryBlock& block, int64_t key, TileBiases& biases) {
+  const auto position = [&](int64_t x) { return std::clamp<int64_t>(block.position + x, 0, block.keys - 1); };
+  float line[TileBiases::size];
+  block.bias->tile(position(0) - key - (key_rows - 1), 0, TileBiases::size, 1, line);
+  std::fill_n(biases.values, TileBiases::size, 0.0f);
+  for (int64_t y = 0; y < key_rows; ++y) {
+    for (int64_t x = 0; x < query_rows; ++x) {
+      biases.pairs[y * query_rows + x] = line[TileBiases::index(position(x) - position(0), y)];
+    }
   }
 }
 
@@ -90,12 +61,10 @@ inline void fill_bias(const QueryBlock& block, int64_t key, TileBiases& biases) 
   biases.first = block.position - key - (key_rows - 1);
   biases.outside = block.outside;
   biases.masked = biases.first < bias.least || biases.first + TileBiases::size - 2 > bias.most;
-  if (bias.table != nullptr) {
-    fill_table(bias, biases);
-  } else if (block.outside) {
-    fill_outside(block, biases);
+  if (block.outside) {
+    fill_outside(block, key, biases);
   } else {
-    fill_linear(bias, biases);
+    bias->tile(biases.first, 0, TileBiases::size, 1, biases.values);
   }
   if (!biases.masked) return;
   const auto least =

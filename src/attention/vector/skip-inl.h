@@ -1,4 +1,4 @@
-// The arithmetic of the skip rule (skip.h). Rounding never skips a key that matters: norms are rounded up, the exponent
+// The skip rule (skip/rule.h) in float32. Rounding never skips a key that matters: norms are rounded up, the exponent
 // has slack for its own rounding and that of the scores, the budget has slack for errors that do not grow with the
 // scores, and nothing is skipped if a value is NaN or infinite.
 
@@ -13,7 +13,8 @@
 #include <limits>
 #include <numbers>
 
-#include "attention/skip_weights.h"
+#include "attention/skip/rule.h"
+#include "attention/skip/weights.h"
 #include "attention/vector/vector-inl.h"
 #include "hwy/contrib/math/math-inl.h"
 
@@ -45,15 +46,19 @@ inline float scaled_product(const Problem& problem, const float* a, const float*
   return problem.scale * std::numbers::log2e_v<float> * hn::GetLane(hn::SumOfLanes(f, sum));
 }
 
-/// The remaining keys on one side of a query block.
-struct Remaining {
-  Chord weights;         ///< bound of their weight for a query, without its product with their centre
-  float biases = 0;      ///< bound of the weight that they would have with scores of 0
-  float radius = 0;      ///< bound of their distance from the centre
-  float norm = 0;        ///< bound of their norms plus the norm of the centre
-  float slope = 0;       ///< slope on that side
-  int64_t distance = 0;  ///< distance to the block's nearest row, counted as for its linear bias
-  int step = 0;          ///< change of the distance from one row to the next; 0 if no row has a smaller distance
+#include "attention/skip/bound-inl.h"
+
+struct VectorMath {
+  static Float set(double x) { return hn::Set(Floats(), static_cast<float>(x)); }
+  static Float add(Float a, Float b) { return hn::Add(a, b); }
+  static Float sub(Float a, Float b) { return hn::Sub(a, b); }
+  static Float mul_add(Float a, Float b, Float c) { return hn::MulAdd(a, b, c); }
+  static Float abs(Float a) { return hn::Abs(a); }
+  static Float min(Float a, Float b) { return hn::Min(a, b); }
+  static Float max(Float a, Float b) { return hn::Max(a, b); }
+  static Float cap(Float x, double c, Float more) {
+    return hn::MulAdd(hn::Tanh(Floats(), hn::Div(x, set(c))), set(c), more);
+  }
 };
 
 /// The data of a block's rows that the rule needs: their queries and their softmax state.
@@ -66,58 +71,36 @@ struct RunningRows {
   const float* sum_low;  ///< rounding error of sum
 };
 
-/// The bound of the weight of the remaining keys with a softcap c. With f(x) = c tanh(x / c) and a score of at most u
-/// before the cap, every capped score is at most f(u), and at most max(u, 0). So the keys weigh at most f(u) plus the
-/// weight of their biases, for the largest u, and at most the sum of their weight without the cap and that of their
-/// biases.
-HWY_INLINE Float capped_weights(const Problem& problem, const Remaining& remaining, Float weights, Float largest) {
-  const Floats f;
-  const Float cap = hn::Set(f, problem.softcap * std::numbers::log2e_v<float>), biases = hn::Set(f, remaining.biases);
-  const Float of_largest = hn::MulAdd(hn::Tanh(f, hn::Div(largest, cap)), cap, biases);
-  const Float of_sum = hn::Add(hn::Max(weights, biases), hn::Set(f, 1.0f));  // log2(2^a + 2^b) <= max(a, b) + 1
-  return hn::Min(of_largest, of_sum);
+/// The bound of keys whose weights are bounded by a chord.
+inline RemainingKeys remaining_keys(const Problem& problem, const Chord& weights, float biases, float radius,
+                                    float norm) {
+  const float unit = std::abs(problem.scale) * std::numbers::log2e_v<float>;
+  return {.score_per_norm = static_cast<double>(unit * norm),
+          .radius_per_norm = static_cast<double>(unit * radius),
+          .biases = static_cast<double>(biases),
+          .summed = true,
+          .low = static_cast<double>(weights.low),
+          .rise = static_cast<double>(weights.rise)};
 }
 
-/// Whether the weight of the remaining keys is at most the budget times the sum, for each row of a block.
-inline bool negligible(const Problem& problem, const QueryBlock& block, const Remaining& remaining,
+/// Whether the weight of the remaining keys is at most the budget times the sum, for each of `count` rows. `beyond` has
+/// their largest biases, for whole vectors of rows.
+inline bool negligible(const Problem& problem, int64_t count, const RemainingKeys& keys, const float* beyond,
                        const RunningRows& rows) {
   const Floats f;
-  const Ints i;
-  constexpr float log2e = std::numbers::log2e_v<float>;
-  const Float low = hn::Set(f, remaining.weights.low), rise = hn::Set(f, remaining.weights.rise);
-  const Float low_magnitude = hn::Abs(low);
-  const Float score_per_norm = hn::Set(f, std::abs(problem.scale) * log2e * remaining.norm);
-  const Float slope2 = hn::Set(f, remaining.slope * log2e);
-  constexpr float of_tanh = 0x1p-19f;  // relative error of tanh in a score and in its bound
-  const Float slack =
-      hn::Set(f, 0x1p-20f + static_cast<float>(problem.head_dim) * 0x1p-23f + (problem.softcap > 0 ? of_tanh : 0.0f));
-  const Float radius_per_norm = hn::Set(f, std::abs(problem.scale) * log2e * remaining.radius);
-  // Error of products that were flushed to zero because they are denormal.
-  const Float flushed =
-      hn::Set(f, std::abs(problem.scale) * log2e * 0x1p-100f * (static_cast<float>(problem.head_dim) * 0x1p-25f));
+  const Roundings roundings = Roundings::of_vector(problem);
   const Float budget = hn::Set(f, skip_budget(problem));
-  for (int64_t c = 0; c < block.rows; c += lanes) {
-    const auto lane = hn::Iota(i, static_cast<int32_t>(c));
-    const auto first = hn::Set(i, static_cast<int32_t>(remaining.distance));
-    const Float distance = hn::ConvertTo(f, hn::Add(first, hn::Mul(lane, hn::Set(i, remaining.step))));
-    const Float top = hn::Load(f, rows.max + c);
+  for (int64_t c = 0; c < count; c += lanes) {
+    const SkipRow<Float> row = {.norm = hn::Load(f, rows.norms + c),
+                                .product = hn::Load(f, rows.products + c),
+                                .share = hn::Load(f, rows.shares + c),
+                                .top = hn::Load(f, rows.max + c)};
+    const Float exponent = SkipBound::log2_weight(VectorMath(), row, keys, hn::Load(f, beyond + c), roundings);
     const Float sum = hn::Add(hn::Load(f, rows.sum + c), hn::Load(f, rows.sum_low + c));
-    const Float weights = hn::MulAdd(hn::Load(f, rows.shares + c), rise, low);
-    const Float score = hn::MulAdd(score_per_norm, hn::Load(f, rows.norms + c), flushed);  // largest score
-    const Float penalty = hn::Mul(slope2, distance);
-    const Float magnitude = hn::Add(hn::Add(score, penalty), hn::Add(hn::Abs(top), low_magnitude));
-    const Float product = hn::Load(f, rows.products + c);
-    Float weight = hn::Add(product, weights);
-    if (problem.softcap > 0) {
-      const Float centred = hn::MulAdd(radius_per_norm, hn::Load(f, rows.norms + c), product);
-      weight = capped_weights(problem, remaining, weight, hn::Min(centred, score));
-    }
-    Float exponent = hn::Sub(weight, hn::Add(penalty, top));
-    exponent = hn::MulAdd(magnitude, slack, hn::Add(exponent, flushed));
     // Min returns its second operand for NaN. That is a bound that skips nothing.
     const Float bound = exp2_of(hn::Min(exponent, hn::Set(f, 100.0f)));
     const auto small = hn::Le(bound, hn::Mul(budget, sum));
-    const auto padding = hn::RebindMask(f, hn::Gt(lane, hn::Set(i, static_cast<int32_t>(block.rows - 1))));
+    const auto padding = hn::Ge(hn::Iota(f, static_cast<float>(c)), hn::Set(f, static_cast<float>(count)));
     if (!hn::AllTrue(f, hn::Or(small, padding))) return false;
   }
   return true;

@@ -49,7 +49,7 @@ QueryBlock query_block_at(const Problem& problem, const Sequence& sequence, int6
   block.bias = problem.bias(sequence, head);
   const int64_t last_position = block.position + block.rows - 1;
   block.keys = sequence.keys;
-  block.outside = block.bias.table == nullptr && (block.position < 0 || last_position >= sequence.keys);
+  block.outside = block.bias->slides() && (block.position < 0 || last_position >= sequence.keys);
   block.seen = Problem::keys_seen(block.bias, block.position, last_position, sequence.keys);
   block.key_blocks = blocks_of(block.seen, key_rows);
   return block;

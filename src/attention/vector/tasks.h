@@ -13,7 +13,7 @@
 #include "attention/blocks.h"
 #include "attention/kernel_state.h"
 #include "attention/problem.h"
-#include "attention/skip_weights.h"
+#include "attention/skip/weights.h"
 
 namespace alibi::kernels {
 
@@ -30,13 +30,12 @@ struct QueryBlock {
   int64_t row = 0, rows = 0;  ///< within the sequence
   int64_t position = 0;       ///< position of the first row
   HeadBias bias;
-  int64_t keys = 0;  ///< number of keys of the sequence
-  bool outside =
-      false;         ///< whether some row has no key at its position; its linear bias is counted from its nearest key
-  Range seen;        ///< keys that at least one row sees, given causality, window and closed directions
-  Range key_blocks;  ///< the key blocks that contain them
+  int64_t keys = 0;      ///< number of keys of the sequence
+  bool outside = false;  ///< whether some row has no key at its position, and its bias is counted from its nearest key
+  Range seen;            ///< keys that at least one row sees, given causality, window and closed directions
+  Range key_blocks;      ///< the key blocks that contain them
 
-  /// Distance of row x's nearest key, from which its linear bias is counted (Problem::nearest).
+  /// Distance of row x's nearest key, from which its bias is counted (Problem::nearest).
   int64_t nearest(int64_t x) const { return outside ? Problem::nearest(position + x, keys) : 0; }
 };
 

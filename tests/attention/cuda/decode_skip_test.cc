@@ -5,7 +5,7 @@
 #include "attention/cuda/emulated_device.h"
 #include "attention/decode/cases.h"
 #include "attention/decode/kv_cache_state.h"
-#include "attention/skip.h"
+#include "attention/skip/norms.h"
 
 namespace alibi::kernels {
 namespace {

@@ -89,7 +89,7 @@ DecodeCase random_case(uint64_t seed) {
   c.kv_heads = pick({1, 2, 3});
   c.heads = c.kv_heads * pick({1, 1, 2, 3, 8});
   c.head_dim = pick({8, 16, 32, 40, 64, 64, 96, 128, 128, 200, 256});
-  c.bias = pick({0, 1, 1}) == 0 ? Bias::none : Bias::linear;
+  c.bias = pick({0, 1, 1}) == 0 ? test::Bias::none : test::Bias::linear;
   c.dtype = seed % 2 == 0 ? DType::bfloat16 : DType::float16;
   c.causal = pick({0, 1, 1}) != 0;
   c.window = pick({0, 0, 1, 64, 100});

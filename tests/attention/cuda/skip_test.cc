@@ -1,7 +1,5 @@
 // The skip rule of CUDA's kernels in emulated lanes: skipped keys weigh at most as much as proven, results change by at
 // most that, and the blocks visited are those of the rule written here in float64.
-#include "attention/skip.h"
-
 #include <cmath>
 #include <functional>
 #include <numbers>
@@ -10,6 +8,7 @@
 #include "attention/cuda/arguments.h"
 #include "attention/cuda/emulated_device.h"
 #include "attention/problem.h"
+#include "attention/skip/norms.h"
 #include "attention/skip_change.h"
 
 namespace alibi::kernels {

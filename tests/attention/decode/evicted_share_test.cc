@@ -35,10 +35,12 @@ ExpectedLeft reference_of_left(const Tensor& q, const Tensor& k, const Tensor& v
   ExpectedLeft all{std::vector<double>(static_cast<size_t>(q.elements())),
                    std::vector<double>(static_cast<size_t>(batch * heads * queries))};
   const std::vector<float> slopes = options.alibi_slopes;
+  const Tensor table = options.bias_by_distance.value_or(Tensor());
   for (int64_t h = 0; h < heads; ++h) {
     const int64_t begin = cache != nullptr ? cache->begin(h / group) : 0;
     const auto part = [&](const Tensor& rows) { return rows.slice(1, begin, keys).slice(2, h / group, h / group + 1); };
-    options.alibi_slopes = {slopes[static_cast<size_t>(h)]};
+    if (!slopes.empty()) options.alibi_slopes = {slopes[static_cast<size_t>(h)]};
+    if (table.defined()) options.bias_by_distance = table.slice(1, h, h + 1).clone();
     options.query_offset = keys - queries - begin;
     std::vector<double> out, lse;
     attention_reference(q.slice(2, h, h + 1).clone(), part(k).clone(), part(v).clone(), options, out, &lse);
@@ -55,9 +57,19 @@ ExpectedLeft reference_of_left(const Tensor& q, const Tensor& k, const Tensor& v
   return all;
 }
 
+/// A bias that falls as a power of the distance, another for each head.
+AttentionOptions falling_table() {
+  Tensor table({700, heads});
+  for (int64_t i = 0; i < table.elements(); ++i) {
+    table.data<float>()[i] = -static_cast<float>(i % heads + 1) * std::log1p(static_cast<float>(i / heads));
+  }
+  return {.bias_by_distance = table};
+}
+
 TEST(KvCacheEviction, AttentionReadsWhatIsLeft) {
-  const AttentionOptions options{.alibi_slopes = slopes(heads)};
   for (const DType dtype : {DType::float32, DType::bfloat16, DType::float16}) {
+    const AttentionOptions options =
+        dtype == DType::bfloat16 ? falling_table() : AttentionOptions{.alibi_slopes = slopes(heads)};
     for (const std::vector<int64_t>& begins :
          {std::vector<int64_t>{0, 130, 700}, {64, 64, 512}, {1000, 999, 0}, {512, 512, 512}}) {
       EvictedCache some(1000, begins, 1, dtype);
@@ -120,19 +132,22 @@ TEST(KvCacheEviction, TheBoundHoldsAndIsWorthSomething) {
       EvictedCache some(1000, {960, 800, 500}, scale, dtype);
       for (const int64_t queries : {1, 20}) {
         const Tensor q = random_tensor({batch, queries, heads, head_dim}, 3, 1, dtype);
-        const AttentionOptions options{.alibi_slopes = slopes(heads), .query_offset = 1000 - queries};
-        AttentionState state;
-        attention_decode(q, some.cache, options, &state);
-        const std::vector<double> kept = reference_of_left(q, some.k, some.v, &some.cache, options).lse;
-        const std::vector<double> whole = reference_of_left(q, some.k, some.v, nullptr, options).lse;
-        double worst = 0;
-        for (size_t i = 0; i < kept.size(); ++i) worst = std::max(worst, -std::expm1(kept[i] - whole[i]));
-        const double bound = evicted_share(q, some.cache, options, state.lse);
-        EXPECT_GE(bound, worst) << "scale " << scale << " queries " << queries;
-        EXPECT_LE(bound, 1.0);
-        // With equal scores only distances differ, which the bound counts exactly.
-        EXPECT_TRUE(scale > 0 || dtype == DType::bfloat16 || std::abs(bound / worst - 1) < 1e-2);
-        EXPECT_GT(worst, 0);
+        for (const bool is_table : {false, true}) {
+          AttentionOptions options = is_table ? falling_table() : AttentionOptions{.alibi_slopes = slopes(heads)};
+          options.query_offset = 1000 - queries;
+          AttentionState state;
+          attention_decode(q, some.cache, options, &state);
+          const std::vector<double> kept = reference_of_left(q, some.k, some.v, &some.cache, options).lse;
+          const std::vector<double> whole = reference_of_left(q, some.k, some.v, nullptr, options).lse;
+          double worst = 0;
+          for (size_t i = 0; i < kept.size(); ++i) worst = std::max(worst, -std::expm1(kept[i] - whole[i]));
+          const double bound = evicted_share(q, some.cache, options, state.lse);
+          EXPECT_GE(bound, worst) << "scale " << scale << " queries " << queries;
+          EXPECT_LE(bound, 1.0);
+          // With equal scores only distances differ, which the bound counts exactly.
+          EXPECT_TRUE(is_table || scale > 0 || dtype == DType::bfloat16 || std::abs(bound / worst - 1) < 1e-2);
+          EXPECT_GT(worst, 0);
+        }
       }
     }
   }
@@ -191,7 +206,8 @@ TEST(EvictedKeys, FewStretchesBoundAMillionKeys) {
                           static_cast<double>(slope) * static_cast<double>(keys + 10 - i));
       }
     }
-    const double bound = evicted.log_weight(2, slope, keys + 10);
+    const kernels::LinearBias bias(slope, slope, true);
+    const double bound = evicted.log_weight(2, 0, bias, keys + 10, kernels::Roundings());
     EXPECT_GE(bound, std::log(exact));
     EXPECT_TRUE(slope < 0x1p-10f || bound <= std::log(exact) + 2) << "the long key is far";
   }

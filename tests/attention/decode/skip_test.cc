@@ -192,8 +192,8 @@ bool drops_block(float query, float key, float scale, float slope, double spare)
   KvCache cache(1, 1, size);
   cache.append(filled, filled);
   const std::vector<float> q(size, query), centre(size, key);
-  kernels::HeadBias bias;
-  bias.slope_before = slope;
+  const kernels::LinearBias linear(slope, slope, true);
+  const kernels::HeadBias bias = {.form = &linear};
   const double m = static_cast<double>(slope),
                score = size * static_cast<double>(scale) * static_cast<double>(query) * static_cast<double>(key);
   double weight = 0;  // in units of the nearest one

@@ -3,9 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
-#include "attention/problem.h"
+#include "attention/skip/rule.h"
 #include "core/parallel.h"
 
 namespace alibi::kernels {
@@ -16,8 +17,8 @@ class FarKeys {
   /// text.
   static constexpr int64_t block_rows = 512;
 
-  /// Whether the weight of far keys has a bound: there is a tolerance and no softcap, and each direction of each head
-  /// has a slope above 0 or is closed.
+  /// Whether the weight of far keys has a bound: there is a tolerance and no softcap, and the bias of each direction of
+  /// each head falls, or the direction is closed.
   static bool are_bounded(const AttentionOptions& options);
 
   /// The options of attention over the whole text. Throws Error unless are_bounded().
@@ -43,22 +44,20 @@ class FarKeys {
 
  private:
   /// Keys on one side of the queries.
-  struct Side {
-    std::vector<float> slopes;                // [heads]
+  struct Reach {
     std::vector<std::vector<float>> farther;  // [kv_heads][blocks]: largest radius in a block and those farther away
-    int64_t reach = 0;                        // blocks that the last queries needed
+    int64_t blocks = 0;                       // that the last queries needed
   };
-  /// Neighbouring queries of a head: the largest scale * |q|, and the smallest logarithm of what far keys may weigh.
+  /// Neighbouring queries of a head: the largest of their norms, and the smallest of their log-sum-exps, each less the
+  /// score of the centre.
   struct Queries {
     int64_t first = 0, last = 0;
-    double length = 0, budget = 0;
+    SkipRow<double> row;
   };
 
   Queries reduced(const Tensor& q, const Tensor& lse, int64_t begin, int64_t end, int64_t head) const;
-  /// Whether the keys of `block`, which begins at this distance, and of all blocks in the direction of `step` weigh
-  /// little enough.
-  bool negligible(const Queries& queries, const Side& side, int64_t head, int64_t block, int64_t distance,
-                  int64_t step) const;
+  /// Whether the keys of `block`, which begins at this distance, and of all blocks farther away weigh little enough.
+  bool negligible(const Queries& queries, Side side, int64_t head, int64_t block, int64_t distance) const;
   int64_t blocks() const { return core::ceil_div(keys_, block_rows); }
 
   AttentionOptions options_;
@@ -66,7 +65,8 @@ class FarKeys {
   double scale_;
   std::vector<double> centre_;             // [kv_heads][head_dim]
   std::vector<std::vector<float>> radii_;  // [kv_heads][blocks]: largest |k - centre|
-  Side before_, after_;
+  std::shared_ptr<const Biases> biases_;
+  Reach before_, after_;
 };
 
 }  // namespace alibi::kernels

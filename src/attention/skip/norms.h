@@ -1,9 +1,9 @@
 // The skip rule: far keys are not visited if their weight is provably negligible, which is known before they are read.
 // The derivation and the error bound are in docs/explanation/skip-rule.md.
 //
-// The rule stops a query block when, for each of its rows, the bound of the weight of the remaining keys
-// (skip_weights.h) is at most the tolerance times the sum of the weights so far. This file defines when the rule
-// applies and its budget, and computes the norms of keys and their centre.
+// The rule stops a query block when, for each of its rows, the bound of the weight of the remaining keys (rule.h) is at
+// most the tolerance times the sum of the weights so far. This file defines when the rule applies and its budget, and
+// computes the norms of keys and their centre.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 
 namespace alibi::kernels {
 
-/// Whether the rule applies: the caller allows it, and some head has a linear bias.
+/// Whether the rule applies: the caller allows it, and some head has a bias that falls.
 bool skip_rule_applies(const Problem& problem);
 
 /// The part of the tolerance that each direction may use. It is reduced to cover the rounding errors of the rule that
@@ -25,10 +25,11 @@ inline float skip_budget(const Problem& problem) {
   return (problem.causal ? problem.tolerance : problem.tolerance / 2) * left_by_rounding;
 }
 
-/// The weight of `keys` neighbouring keys relative to the nearest one: the sum of exp(-slope i) over i in [0, keys).
-inline double weight_of_keys(double slope, int64_t keys) {
+/// The weight of `keys` neighbouring keys relative to the nearest one, if the bias falls by `fall` from key to key: the
+/// sum of exp(-fall i) over i in [0, keys).
+inline double weight_of_keys(double fall, int64_t keys) {
   const auto count = static_cast<double>(keys);
-  return slope > 0 ? std::min(count, std::expm1(-slope * count) / std::expm1(-slope)) : count;
+  return fall > 0 ? std::min(count, std::expm1(-fall * count) / std::expm1(-fall)) : count;
 }
 
 /// Upper bounds of the norms of the keys of each key/value head: over all blocks before a block, and over all blocks

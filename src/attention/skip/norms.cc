@@ -1,4 +1,4 @@
-#include "attention/skip.h"
+#include "attention/skip/norms.h"
 
 namespace alibi::kernels {
 namespace {
@@ -26,11 +26,14 @@ double median(std::vector<double> values) {
 }  // namespace
 
 bool skip_rule_applies(const Problem& problem) {
-  const auto some = [](const std::vector<float>& slopes) {
-    return std::any_of(slopes.begin(), slopes.end(), [](float slope) { return slope > 0; });
-  };
-  return problem.tolerance > 0 && !problem.has_table() &&
-         (some(problem.biases->slopes_before) || some(problem.biases->slopes_after));
+  if (problem.tolerance == 0) return false;
+  return std::any_of(problem.sequences.begin(), problem.sequences.end(), [&](const Sequence& sequence) {
+    for (int64_t head = 0; head < problem.heads; ++head) {
+      const Bias& bias = problem.biases->of(sequence.number, head);
+      if (bias.falls(Side::before) || (!problem.causal && bias.falls(Side::after))) return true;
+    }
+    return false;
+  });
 }
 
 KeyNorms::KeyNorms(const Problem& problem, int64_t block_rows)

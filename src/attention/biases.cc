@@ -1,4 +1,4 @@
-#include "attention/bias.h"
+#include "attention/biases.h"
 
 #include <algorithm>
 #include <bit>
@@ -99,8 +99,7 @@ void check_table(const char* operation, const char* name, const char* rows, cons
   check_usage(table.size(1) == heads, "[{}] {} has {} heads, q has {}", operation, name, table.size(1), heads);
 }
 
-/// Sets the row of the table for each distance.
-void set_rows(const char* operation, const BucketedBias& buckets, bool causal, int64_t heads, Biases& biases) {
+std::unique_ptr<BiasTable> table_of(const char* operation, const BucketedBias& buckets, bool causal, int64_t heads) {
   check_table(operation, "buckets.table", "num_buckets", buckets.table, heads);
   const int64_t sides = causal ? 1 : 2, count = buckets.table.size(0);
   check_usage(count >= 2 * sides && count % (2 * sides) == 0 && count <= 1 << 20,
@@ -109,41 +108,33 @@ void set_rows(const char* operation, const BucketedBias& buckets, bool causal, i
               "[{}] buckets.max_distance is {}, expected more than {}, the number of distances that have their "
               "own bucket",
               operation, buckets.max_distance, count / (2 * sides));
-  biases.farthest = buckets.max_distance;
-  for (int64_t distance = -biases.farthest; distance <= biases.farthest; ++distance) {
-    const int bucket = relative_position_bucket(distance, causal, static_cast<int>(count), buckets.max_distance);
-    biases.row_of.push_back(bucket);
+  const int64_t of_side = count / sides;
+  std::vector<int64_t> starts = {0};
+  while (std::ssize(starts) < of_side) {
+    int64_t low = starts.back(), high = buckets.max_distance;  // the first distance of the next bucket or a later one
+    while (low < high) {
+      const int64_t middle = low + (high - low) / 2;
+      const int bucket = relative_position_bucket(middle, true, static_cast<int>(of_side), buckets.max_distance);
+      bucket >= std::ssize(starts) ? high = middle : low = middle + 1;
+    }
+    starts.push_back(low);
   }
+  const TableSide before = {.count = of_side};
+  const TableSide after = causal ? TableSide() : TableSide{.first = of_side, .count = of_side};
+  return std::make_unique<BiasTable>(buckets.table, before, after, std::move(starts), buckets.max_distance);
 }
 
-void set_rows(const char* operation, const Tensor& by_distance, bool causal, int64_t heads, Biases& biases) {
+std::unique_ptr<BiasTable> table_of(const char* operation, const Tensor& by_distance, bool causal, int64_t heads) {
   check_table(operation, "bias_by_distance", causal ? "distances" : "2 * distances - 1", by_distance, heads);
   const int64_t rows = by_distance.size(0);
   check_usage(rows >= 1 && rows <= most_rows_of_table && (causal || rows % 2 == 1),
               "[{}] bias_by_distance has {} rows, expected {} up to {}", operation, rows,
               causal ? "1 or more" : "an odd number (as many distances after the query as before it)",
               most_rows_of_table);
-  biases.farthest = causal ? rows - 1 : rows / 2;
-  const int64_t row_of_zero = causal ? 0 : rows / 2;
-  for (int64_t distance = -biases.farthest; distance <= biases.farthest; ++distance) {
-    biases.row_of.push_back(static_cast<int32_t>(std::max<int64_t>(0, row_of_zero + distance)));
-  }
-}
-
-/// Sets the biases by distance from the rows of the table.
-void set_values(const Tensor& table, Biases& biases) {
-  biases.rows = table.size(0);
-  const auto heads = static_cast<size_t>(table.size(1));
-  const std::vector<float> values = table.to_floats();
-  biases.table.reserve(heads * biases.row_of.size());
-  for (size_t head = 0; head < heads; ++head) {
-    for (const int32_t row : biases.row_of) biases.table.push_back(values[static_cast<size_t>(row) * heads + head]);
-  }
-  biases.largest.assign(heads, 0.0f);
-  for (size_t i = 0; i < values.size(); ++i) {
-    float& largest = biases.largest[i % heads];
-    largest = std::max(largest, std::isfinite(values[i]) ? std::abs(values[i]) : HUGE_VALF);
-  }
+  const int64_t zero = causal ? 0 : rows / 2, farthest = rows - 1 - zero;
+  const TableSide before = {.first = zero, .count = rows - zero},
+                  after = {.first = zero, .step = -1, .count = zero + 1};
+  return std::make_unique<BiasTable>(by_distance, before, after, std::vector<int64_t>(), farthest);
 }
 
 /// The innermost ReuseBiases of this thread.
@@ -162,13 +153,16 @@ Biases make_biases(const char* operation, const AttentionOptions& options, int64
   check_usage(kinds <= 1, "[{}] options has {} of slopes, buckets and bias_by_distance, expected at most one",
               operation, kinds);
   Biases biases;
+  biases.heads = heads;
   set_slopes(operation, options, sequences, heads, biases);
-  if (options.buckets) {
-    set_rows(operation, *options.buckets, options.causal, heads, biases);
-    set_values(options.buckets->table, biases);
-  } else if (options.bias_by_distance) {
-    set_rows(operation, *options.bias_by_distance, options.causal, heads, biases);
-    set_values(*options.bias_by_distance, biases);
+  if (options.buckets) biases.table = table_of(operation, *options.buckets, options.causal, heads);
+  if (options.bias_by_distance) biases.table = table_of(operation, *options.bias_by_distance, options.causal, heads);
+  if (biases.table != nullptr) {
+    for (int64_t head = 0; head < heads; ++head) biases.of_table.emplace_back(*biases.table, head);
+    return biases;
+  }
+  for (size_t i = 0; i < biases.slopes_before.size(); ++i) {
+    biases.of_slopes.emplace_back(biases.slopes_before[i], biases.slopes_after[i], biases.slopes_symmetric);
   }
   return biases;
 }

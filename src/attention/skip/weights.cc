@@ -1,4 +1,4 @@
-#include "attention/skip_weights.h"
+#include "attention/skip/weights.h"
 
 #include <algorithm>
 #include <cmath>
@@ -93,8 +93,8 @@ void WeightBounds::accumulate() {
       const auto s = static_cast<size_t>(i / problem_.heads);
       const int64_t head = i % problem_.heads, count = blocks().blocks(s);
       const HeadBias bias = problem_.bias(problem_.sequences[s], head);
-      const auto add = [&](Values& values, std::array<double, levels>& sums, float slope) {
-        const double farther = slope_in_log2(slope) * static_cast<double>(block_rows_);
+      const auto add = [&](Values& values, std::array<double, levels>& sums, Side side) {
+        const double farther = fall_in_log2(*bias.form, side) * static_cast<double>(block_rows_);
         for (size_t e = 0; e < levels; ++e) {
           sums[e] = log2_sum(sums[e] - farther, static_cast<double>(values[e]));
           values[e] = above(sums[e]);
@@ -104,12 +104,12 @@ void WeightBounds::accumulate() {
       sums.fill(nothing);
       Values* const before = &before_[at(s, head, 0)];
       before[0].fill(static_cast<float>(nothing));
-      for (int64_t block = 0; block < count; ++block) add(before[block + 1], sums, bias.slope_before);
+      for (int64_t block = 0; block < count; ++block) add(before[block + 1], sums, Side::before);
       if (problem_.causal) continue;
       sums.fill(nothing);
       Values* const from = &from_[at(s, head, 0)];
       from[count].fill(static_cast<float>(nothing));
-      for (int64_t block = count; block-- > 0;) add(from[block], sums, bias.slope_after);
+      for (int64_t block = count; block-- > 0;) add(from[block], sums, Side::after);
     }
   });
 }

@@ -1,22 +1,16 @@
-#include "attention/far_keys.h"
+#include "attention/skip/far_keys.h"
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+#include <numbers>
 
-#include "attention/skip.h"
 #include "core/check.h"
 
 namespace alibi::kernels {
 namespace {
 
-constexpr float closed = std::numeric_limits<float>::infinity();
-
 /// Queries that are tested together.
 constexpr int64_t query_rows = 64;
-
-/// Covers the rounding errors of scores, norms and the log-sum-exp, which are float32.
-double slack(double lse) { return 0.01 + 0x1p-20 * std::abs(lse); }
 
 /// Calls use(i, value) for the values of a row.
 template <class Use>
@@ -31,19 +25,19 @@ void each_value(const Tensor& rows, int64_t row, int64_t head, const Use& use) {
   }
 }
 
-const std::vector<float>& slopes_after(const AttentionOptions& options) {
-  return options.alibi_slopes_after.empty() ? options.alibi_slopes : options.alibi_slopes_after;
-}
-
 }  // namespace
 
 bool FarKeys::are_bounded(const AttentionOptions& options) {
-  const auto all_positive = [](const std::vector<float>& slopes) {
-    return !slopes.empty() && std::all_of(slopes.begin(), slopes.end(), [](float slope) { return slope > 0; });
-  };
   // The bound is that of scores without a cap: a cap makes negative scores larger.
-  return options.tolerance > 0 && options.softcap == 0 && all_positive(options.alibi_slopes) &&
-         all_positive(slopes_after(options));
+  if (options.tolerance == 0 || options.softcap != 0) return false;
+  const Tensor table = options.buckets ? options.buckets->table : options.bias_by_distance.value_or(Tensor());
+  const int64_t heads = table.defined() ? table.size(1) : std::ssize(options.alibi_slopes);
+  const Biases biases = make_biases("far keys", options, 1, heads);
+  for (int64_t head = 0; head < heads; ++head) {
+    const Bias& bias = biases.of(0, head);
+    if (!bias.falls(Side::before) || !(options.causal || bias.falls(Side::after))) return false;
+  }
+  return heads > 0;
 }
 
 FarKeys::FarKeys(const AttentionOptions& options, int64_t heads, int64_t kv_heads, int64_t head_dim)
@@ -55,16 +49,18 @@ FarKeys::FarKeys(const AttentionOptions& options, int64_t heads, int64_t kv_head
                                         : 1 / std::sqrt(static_cast<double>(head_dim))),
       centre_(static_cast<size_t>(kv_heads * head_dim), 0.0),
       radii_(static_cast<size_t>(kv_heads)) {
-  check(are_bounded(options) && std::ssize(options.alibi_slopes) == heads,
-        "[far keys] expected a tolerance above 0 and a slope above 0 for each of {} heads", heads);
-  before_.slopes = options.alibi_slopes;
-  after_.slopes = options.causal ? std::vector<float>(static_cast<size_t>(heads), closed) : slopes_after(options);
-  for (Side* const side : {&before_, &after_}) {
-    side->farther.resize(static_cast<size_t>(kv_heads));
-    // A guess, for keys that differ little: the penalty alone reaches the tolerance.
-    for (const float slope : side->slopes) {
-      const double distance = (std::log(4 / static_cast<double>(options.tolerance)) + 4) / static_cast<double>(slope);
-      side->reach = std::max(side->reach, static_cast<int64_t>(std::min(distance, 0x1p40)) / block_rows);
+  check(are_bounded(options), "[far keys] expected a tolerance above 0 and a bias that falls for each of {} heads",
+        heads);
+  biases_ = std::make_shared<const Biases>(make_biases("far keys", options, 1, heads));
+  for (const Side side : {Side::before, Side::after}) {
+    Reach& reach = side == Side::before ? before_ : after_;
+    reach.farther.resize(static_cast<size_t>(kv_heads));
+    // A guess, for keys that differ little: the biases alone reach the tolerance.
+    constexpr int64_t many_keys = 1 << 20;
+    for (int64_t head = 0; head < heads; ++head) {
+      const double log_weight = std::log(static_cast<double>(options.tolerance) / 4);
+      const double distance = biases_->of(0, head).horizon(side, log_weight, many_keys);
+      reach.blocks = std::max(reach.blocks, static_cast<int64_t>(std::min(distance, 0x1p40)) / block_rows);
     }
   }
 }
@@ -113,16 +109,15 @@ AttentionOptions FarKeys::options_within(int64_t first_query, const Range& range
 }
 
 Range FarKeys::expected(const Range& queries) const {
-  const int64_t first = queries.begin / block_rows - before_.reach - 1;
-  const int64_t last = core::ceil_div(queries.end, block_rows) + (options_.causal ? 0 : after_.reach + 1);
+  const int64_t first = queries.begin / block_rows - before_.blocks - 1;
+  const int64_t last = core::ceil_div(queries.end, block_rows) + (options_.causal ? 0 : after_.blocks + 1);
   return {std::max<int64_t>(0, first) * block_rows, std::min(keys_, last * block_rows)};
 }
 
 FarKeys::Queries FarKeys::reduced(const Tensor& q, const Tensor& lse, int64_t begin, int64_t end, int64_t head) const {
-  Queries result{.budget = HUGE_VAL};
+  Queries result{.row = {.norm = 0, .product = 0, .share = 0, .top = HUGE_VAL}};
   const double* const centre = centre_.data() + head / (heads_ / kv_heads_) * head_dim_;
   const float* const of_head = lse.data<float>() + head * lse.size(2);
-  const double share = std::log(static_cast<double>(options_.tolerance) / 4);  // half of the tolerance for two sides
   for (int64_t row = begin; row < end; ++row) {
     double squares = 0, product = 0;
     each_value(q, row, head, [&](int64_t i, float value) {
@@ -130,28 +125,30 @@ FarKeys::Queries FarKeys::reduced(const Tensor& q, const Tensor& lse, int64_t be
       squares += x * x;
       product += x * centre[i];
     });
-    const auto sum = static_cast<double>(of_head[row]);
-    const double budget = share + sum - slack(sum) - scale_ * product;
-    if (!(budget >= result.budget)) result.budget = std::isfinite(budget) ? budget : -HUGE_VAL;
-    const double length = std::abs(scale_) * std::sqrt(squares);
-    if (!(length <= result.length)) result.length = length;
+    const double sum = Roundings::lowered(static_cast<double>(of_head[row])) - scale_ * product;
+    const double top = sum * std::numbers::log2e, norm = std::abs(scale_) * std::sqrt(squares) * std::numbers::log2e;
+    if (!(top >= result.row.top)) result.row.top = std::isfinite(top) ? top : -HUGE_VAL;
+    if (!(norm <= result.row.norm)) result.row.norm = norm;
   }
   return result;
 }
 
-bool FarKeys::negligible(const Queries& queries, const Side& side, int64_t head, int64_t block, int64_t distance,
-                         int64_t step) const {
-  const auto slope = static_cast<double>(side.slopes[static_cast<size_t>(head)]);
-  if (side.slopes[static_cast<size_t>(head)] == closed) return true;
+bool FarKeys::negligible(const Queries& queries, Side side, int64_t head, int64_t block, int64_t distance) const {
+  const Bias& bias = biases_->of(0, head);
+  if (bias.beyond(side, distance) == -HUGE_VAL) return true;  // the direction is closed
   const auto kv_head = static_cast<size_t>(head / (heads_ / kv_heads_));
-  const double weight_of_block = weight_of_keys(slope, block_rows), weight_of_all = -1 / std::expm1(-slope);
-  double left = 1;  // part of the budget
+  const std::vector<float>& farther = (side == Side::before ? before_ : after_).farther[kv_head];
+  const auto weight = [&](float radius, int64_t keys) {
+    const auto r = static_cast<double>(radius);
+    return std::exp2(log2_weight_of(queries.row, r, r, bias, side, distance, keys, Roundings()));
+  };
+  double left = static_cast<double>(options_.tolerance) / 4;  // half of the tolerance for two sides
+  const int64_t step = side == Side::before ? -1 : 1;
   for (; block >= 0 && block < blocks(); block += step, distance += block_rows) {
     const auto at = static_cast<size_t>(block);
-    const double penalty = slope * static_cast<double>(distance) + queries.budget;
-    const auto farther = static_cast<double>(side.farther[kv_head][at]);
-    if (std::exp(queries.length * farther - penalty) * weight_of_all <= left) return true;
-    left -= std::exp(queries.length * static_cast<double>(radii_[kv_head][at]) - penalty) * weight_of_block;
+    const int64_t keys = side == Side::before ? (block + 1) * block_rows : keys_ - block * block_rows;
+    if (weight(farther[at], keys) <= left) return true;
+    left -= weight(radii_[kv_head][at], block_rows);
     if (!(left > 0)) return false;
   }
   return true;
@@ -184,16 +181,16 @@ Range FarKeys::needed(const Tensor& q, int64_t first, const Tensor& lse) {
     const Queries& queries = all[static_cast<size_t>(i)];
     const int64_t head = i / groups;
     const auto before = [&](int64_t block) {
-      return negligible(queries, before_, head, block - 1, queries.first - block * block_rows + 1, -1);
+      return negligible(queries, Side::before, head, block - 1, queries.first - block * block_rows + 1);
     };
     const auto after = [&](int64_t block) {
-      return negligible(queries, after_, head, block, block * block_rows - queries.last, 1);
+      return options_.causal || negligible(queries, Side::after, head, block, block * block_rows - queries.last);
     };
     while (low > 0 && !before(low)) --low;
     while (high < blocks() && !after(high)) ++high;
   }
-  before_.reach = nearest_before - low;
-  after_.reach = high - nearest_after;
+  before_.blocks = nearest_before - low;
+  after_.blocks = high - nearest_after;
   return {low * block_rows, std::min(keys_, high * block_rows)};
 }
 
