@@ -15,6 +15,7 @@
 #include "common.h"
 #include "core/check.h"
 #include "core/format.h"
+#include "model/position.h"
 #include "nn/products.h"
 #include "report/progress.h"
 
@@ -56,7 +57,7 @@ void run_preset(const TrainBenchCommand& command, const std::string& name, const
     std::vector<LanguageModelConfig> models;
     for (const std::string& position : command.positions) {
       models.push_back(with_position(config, position_from(position), length));
-      if (command.all_keys && models.back().transformer.position == Position::alibi) {
+      if (command.all_keys && model::Positions(models.back().transformer).bias->bounds_far_keys()) {
         models.push_back(models.back());
         models.back().transformer.attention.tolerance = 0;
       }

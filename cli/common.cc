@@ -109,12 +109,6 @@ report::ProgressOptions lines_without_terminal() {
   return options;
 }
 
-std::vector<std::string> position_names() {
-  std::vector<std::string> names;
-  for (const auto& entry : enum_names<Position>) names.emplace_back(entry.name);
-  return names;
-}
-
 void add_preset(Command& command, std::string& preset) {
   command.text("--preset", preset, "NAME",
                fmt::format("Preset of model size and training settings: {}", fmt::join(preset_names(), ", ")));

@@ -65,9 +65,6 @@ TrainOptions train_options(const std::string& preset, const GivenOptions<TrainOp
 /// Says which precision a run uses and why.
 void say_precision(Precision precision, const GivenOptions<TrainOptions>& given, std::optional<Precision> resumed);
 
-/// Names of all position methods.
-std::vector<std::string> position_names();
-
 void add_preset(Command& command, std::string& preset);
 /// "257 for tiny": the vocabulary of the presets, for help.
 std::string vocab_default();

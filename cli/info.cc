@@ -67,10 +67,10 @@ nlohmann::ordered_json describe(const model::ModelFiles& files) {
     json["adaptive_dropout"] = config.adaptive->dropout;
   }
   if (t.attention.sliding_window == 0) json.erase("sliding_window");
-  if (t.position == Position::alibi) {
-    const std::vector<std::vector<float>> layers = files.slopes();
+  const std::vector<std::vector<float>> layers = files.slopes();
+  if (!layers.empty()) {
     if (t.attention.slope_training == SlopeTraining::fixed) {
-      json["alibi_slopes"] = layers.empty() ? std::vector<float>() : layers.front();
+      json["alibi_slopes"] = layers.front();
     } else {
       json["alibi_slopes"] = layers;
     }

@@ -42,7 +42,8 @@ void add_train_options(Command& command, TrainSettings& s) {
   command.group(training::OptionGroup::text);
   add_valid(command, s.valid);
   add_field(command, s.field);
-  command.text("--position", s.position, "NAME", fmt::format("Position method: {}", fmt::join(position_names(), ", ")));
+  command.text("--position", s.position, "NAME",
+               fmt::format("Position method: {}, or several joined by +", fmt::join(position_names(), ", ")));
   command.choices("--position", position_names());
   add_preset(command, s.preset);
   add_tokenizer(command, s.tokenizer);

@@ -20,9 +20,8 @@ std::vector<LanguageModelConfig> small_configs() {
   base.transformer.attention.heads = 2;
   base.transformer.block.dropout = 0;
   std::vector<LanguageModelConfig> all;
-  for (const auto& [position, name] : enum_names<Position>) {
-    all.push_back(with_position(base, position, 8));
-  }
+  for (const std::string& name : position_names()) all.push_back(with_position(base, position_from(name), 8));
+  all.push_back(with_position(base, Position::rotary + Position::alibi, 8));
   TransformerConfig& gated = all[2].transformer;
   gated.block.activation = Activation::swiglu;
   gated.block.norm = Norm::rms_norm;

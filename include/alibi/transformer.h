@@ -2,7 +2,10 @@
 // decoder or an encoder, for sequences of any length.
 #pragma once
 
+#include <compare>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,15 +19,41 @@
 
 namespace alibi {
 
-/// Position method. Only the embedding and the attention depend on it.
-enum class Position : uint8_t {
-  alibi,       ///< Press et al. 2022: scores - slope * distance
-  sinusoidal,  ///< Vaswani et al. 2017, section 3.5: sines and cosines added to the input
-  rotary,      ///< Su et al. 2021: the queries and keys of each layer are rotated, over the whole head_dim
-  t5,          ///< Raffel et al. 2020: a learned bias per head and distance bucket, shared by all layers
-  learned,     ///< a table of max_length vectors added to the input; the model cannot run past max_length
-  none,        ///< only the causal mask
+/// Position method of a model: three independent choices, each the name of a method, or empty for none. Only the input
+/// and the attention depend on them.
+struct Position {
+  std::string_view input = {};     ///< what is added to the input of the first layer
+  std::string_view rotation = {};  ///< how the queries and keys of every layer are rotated
+  std::string_view bias = {};      ///< the bias of the attention scores
+
+  bool operator==(const Position&) const = default;
+  auto operator<=>(const Position&) const = default;
+
+  static const Position alibi;       ///< Press et al. 2022: a bias of -slope * distance
+  static const Position sinusoidal;  ///< Vaswani et al. 2017, section 3.5: sines and cosines added to the input
+  static const Position rotary;      ///< Su et al. 2021: queries and keys are rotated, over the whole head_dim
+  static const Position t5;          ///< Raffel et al. 2020: a learned bias per head and distance bucket, shared by all
+                                     ///< layers
+  static const Position learned;     ///< a table of max_length vectors added to the input; the model cannot run past
+                                     ///< max_length
+  static const Position none;        ///< only the causal mask
 };
+inline constexpr Position Position::alibi{.bias = "alibi"};
+inline constexpr Position Position::sinusoidal{.input = "sinusoidal"};
+inline constexpr Position Position::rotary{.rotation = "rotary"};
+inline constexpr Position Position::t5{.bias = "t5"};
+inline constexpr Position Position::learned{.input = "learned"};
+inline constexpr Position Position::none{};
+
+/// Both methods in one model: Position::rotary + Position::alibi. Throws UsageError if both make the same choice.
+ALIBI_API Position operator+(const Position& a, const Position& b);
+/// The methods, each by itself, and "none".
+ALIBI_API std::vector<std::string> position_names();
+/// "rotary+alibi"
+ALIBI_API std::string name_of(const Position&);
+/// A name of position_names(), or several joined by '+' in any order. The result refers to names that live as long as
+/// the program. Throws UsageError for other names, and for two methods that make the same choice.
+ALIBI_API Position position_from(std::string_view name);
 
 enum class Norm : uint8_t { layer_norm, rms_norm };
 
@@ -72,13 +101,6 @@ ALIBI_API Precision best_precision();
 ALIBI_API std::string why_best_precision();
 
 template <>
-inline constexpr auto enum_names<Position> = std::to_array<EnumName<Position>>({{Position::alibi, "alibi"},
-                                                                                {Position::sinusoidal, "sinusoidal"},
-                                                                                {Position::rotary, "rotary"},
-                                                                                {Position::t5, "t5"},
-                                                                                {Position::learned, "learned"},
-                                                                                {Position::none, "none"}});
-template <>
 inline constexpr auto enum_names<Activation> = std::to_array<EnumName<Activation>>({{Activation::gelu, "gelu"},
                                                                                     {Activation::gelu_tanh,
                                                                                      "gelu_tanh"},
@@ -113,14 +135,12 @@ template <>
 inline constexpr auto enum_names<Precision> = std::to_array<EnumName<Precision>>({{Precision::f32, "f32"},
                                                                                   {Precision::bf16, "bf16"}});
 
-ALIBI_API const char* name_of(Position);
 ALIBI_API const char* name_of(Activation);
 ALIBI_API const char* name_of(Norm);
 ALIBI_API const char* name_of(Bidirectional);
 ALIBI_API const char* name_of(SlopeTraining);
 ALIBI_API const char* name_of(Precision);
 /// These throw UsageError with the valid names.
-ALIBI_API Position position_from(std::string_view name);
 ALIBI_API Activation activation_from(std::string_view name);
 ALIBI_API Norm norm_from(std::string_view name);
 ALIBI_API Bidirectional bidirectional_from(std::string_view name);
@@ -157,6 +177,8 @@ struct AttentionConfig {
   /// zero in a short training run (docs/explanation/paper.md, E1). The paper's recipe has another optimizer, and 1.
   double t5_rate_factor = 64;
   double rotary_theta = 10000;  ///< rotary positions: base of the wavelengths
+  /// Numbers that other position methods have, by the names of their fields; absent: their defaults.
+  std::map<std::string, double, std::less<>> position_numbers = {};
 };
 
 /// The other parts of a block: norms, feed-forward layer, residual connections.

@@ -8,6 +8,7 @@
 #include "bench/timing.h"
 #include "bench/train_step.h"
 #include "core/system.h"
+#include "model/position.h"
 
 namespace alibi::bench {
 namespace {
@@ -40,7 +41,8 @@ TrainPoint TrainBench::describe(const std::string& name, const LanguageModelConf
   point.heads = config.transformer.attention.heads;
   point.vocab_size = config.vocab_size;
   point.position = config.transformer.position;
-  point.all_keys = point.position == Position::alibi && config.transformer.attention.tolerance == 0;
+  point.all_keys =
+      model::Positions(config.transformer).bias->bounds_far_keys() && config.transformer.attention.tolerance == 0;
   point.precision = options.precision;
   point.recompute = options.recompute;
   point.length = options.train_length;

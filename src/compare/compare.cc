@@ -56,10 +56,6 @@ formats::OrderedJson identity_of(const CompareOptions& options, const TrainingDa
     if (given || !field.default_text)
       identity[field.name] = formats::json_of(given ? *given : training::default_of(field));
   }
-  const LanguageModelConfig of_t5 =
-      comparison::model_config(options, Position::t5, options.train.train_length, nullptr);
-  identity["t5_rate_factor"] =
-      of_t5.transformer.attention.t5_rate_factor;  // the default differs between versions, so it is recorded
   identity["dropout"] = options.dropout ? formats::OrderedJson(*options.dropout) : formats::OrderedJson(nullptr);
   identity["tokenizer"] = data.tokenizer->fingerprint();
   identity["text"] = training::fingerprint(data.train.tokens);

@@ -42,13 +42,13 @@ std::string positions_text(const CompareOptions& options, const LanguageModelCon
   std::string text = fmt::format("embeddings multiplied by {:g} with every method", model.transformer.embedding.scale);
   const std::set<std::string_view> said = {"layers", "d_model", "heads", "embedding_scale"};
   for (const model::ConfigField& field : formats::options_of<LanguageModelConfig>) {
-    const bool is_news = options.model.find(field.name) && !field.more.position && !said.contains(field.name);
+    const bool is_news = options.model.find(field.name) && !field.more.method && !said.contains(field.name);
     if (is_news) text += "; " + field_text(field, options, options.positions.front());
   }
   for (const Position method : options.positions) {
     std::vector<std::string> own;
     for (const model::ConfigField& field : model::config_fields()) {
-      if (field.more.position == method) own.push_back(field_text(field, options, method));
+      if (field.more.method && field.belongs_to(method)) own.push_back(field_text(field, options, method));
     }
     if (!own.empty()) text += fmt::format("; {}: {}", name_of(method), fmt::join(own, ", "));
   }
@@ -78,8 +78,10 @@ std::string evaluation_text(const CompareOptions& options, const HeldOutPlan& pl
   std::string windows = "non-overlapping windows";
   if (options.stride > 0) windows += fmt::format(", and windows that advance by {}", options.stride);
   if (const auto& interpolation = options.interpolation) {
-    windows += interpolation->dynamic ? ", alibi also with slopes multiplied by training length / length"
-                                      : fmt::format(", alibi also with slopes divided by {:g}", interpolation->factor);
+    windows += interpolation->dynamic
+                   ? ", methods whose bias has a formula also with distances multiplied by training length / length"
+                   : fmt::format(", methods whose bias has a formula also with distances divided by {:g}",
+                                 interpolation->factor);
   }
   if (options.one_pass) windows += ", and one pass in which each target sees all preceding text";
   return fmt::format(

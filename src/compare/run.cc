@@ -256,9 +256,10 @@ void Run::evaluate_context(double begun, double share) try {
 } catch (const NotFiniteError&) {
 }
 
-/// Maps the attention of the first ALiBi model at up to four times its training length.
+/// Maps the attention of the first model whose bias bounds far keys at up to four times its training length.
 void Run::map_attention() {
-  if (position_from(results_.method) != Position::alibi || train_.seed != options_.train.seed) return;
+  if (!model::Positions(model_.config().transformer).bias->bounds_far_keys() || train_.seed != options_.train.seed)
+    return;
   const auto all = static_cast<int64_t>(setting_.data.valid.tokens.size());
   const int64_t length = std::min(all, std::max<int64_t>(64, 4 * train_.train_length));
   if (length >= 64) results_.attention = attention_map(model_, setting_.data.valid.tokens, length);
@@ -272,7 +273,7 @@ std::vector<Run::Work> Run::works() const {
       works.push_back({&RunResults::sliding, length, options_.stride});
     }
   }
-  const bool flattens = options_.interpolation && model_.config().transformer.position == Position::alibi;
+  const bool flattens = options_.interpolation && model::Positions(model_.config().transformer).bias->interpolates();
   for (const int64_t length : options_.lengths) {
     if (flattens && length > train_.train_length) works.push_back({&RunResults::interpolated, length, length});
   }

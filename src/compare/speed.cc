@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "model/position.h"
 #include "report/json.h"
 
 namespace alibi::comparison {
@@ -134,9 +135,9 @@ class Entrant {
 };
 
 bool skips_keys(const RunSetting& setting, const RunResults& run) {
-  const Position method = position_from(run.method);
-  return method == Position::alibi &&
-         model_config(setting.options, method, run.train_length, nullptr).transformer.attention.tolerance > 0;
+  const TransformerConfig config =
+      model_config(setting.options, position_from(run.method), run.train_length, nullptr).transformer;
+  return model::Positions(config).bias->bounds_far_keys() && config.attention.tolerance > 0;
 }
 
 /// The first run of each method at the shortest training length.

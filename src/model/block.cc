@@ -226,12 +226,9 @@ void Block::limit_and_normalize_backward(BlockProducts& products, Tensor& dqkv, 
   }
 }
 
-const AttentionOptions& Block::bias_of(const Pass& text) const {
-  return text.biases[text.biases.size() == 1 ? 0 : static_cast<size_t>(layer_)];
-}
-
-AttentionOptions Block::attention_options(const Pass& pass, const Pass& text) const {
-  AttentionOptions options = bias_of(text);
+AttentionOptions Block::attention_options(const Pass& pass, const Pass& text, const Tensor& x) const {
+  AttentionOptions options = text.biases[text.biases.size() == 1 ? 0 : static_cast<size_t>(layer_)];
+  if (x.defined()) positions_.bias->add_input(layer_, x, options);
   options.cu_seqlens_q = options.cu_seqlens_k = text.cu_seqlens;
   // Keys with less weight than this would be lost in bfloat16 rounding.
   if (pass.memory.mode.precision == Precision::bf16 && options.tolerance > 0) {
@@ -251,10 +248,11 @@ void Block::attend(const Tensor& normed, Pass& pass) const {
   limit_and_normalize(products);
   const Heads heads = split(products, pass);
   Tensor attended = products.attended.reshape(heads.q.shape());
-  if (pass.sequences.empty()) return attend_text(heads, attended, pass, pass);
+  const Tensor x = normed.reshape({pass.memory.batch, pass.memory.length, config_.d_model});
+  if (pass.sequences.empty()) return attend_text(x, heads, attended, pass, pass);
   const auto attend_one = [&](size_t i) {
     const Heads part{part_of(pass, heads.q, i), part_of(pass, heads.k, i), part_of(pass, heads.v, i)};
-    attend_text(part, part_of(pass, attended, i), pass, *pass.sequences[i]);
+    attend_text(part_of(pass, x, i), part, part_of(pass, attended, i), pass, *pass.sequences[i]);
   };
   // Attention of many tokens is divided among the threads. Sequences with few tokens are divided among them instead.
   std::vector<size_t> short_ones;
@@ -265,11 +263,11 @@ void Block::attend(const Tensor& normed, Pass& pass) const {
   core::parallel_for(std::ssize(short_ones), [&](int64_t task) { attend_one(short_ones[static_cast<size_t>(task)]); });
 }
 
-void Block::attend_text(const Heads& heads, Tensor attended, Pass& pass, Pass& text) const {
+void Block::attend_text(const Tensor& x, const Heads& heads, Tensor attended, Pass& pass, Pass& text) const {
   each_sequence(text, {heads.q, heads.k}, [&](std::span<Tensor> parts) {
-    position_.rotate(parts[0], parts[1], text.position, text.position_scale);
+    for (Tensor& part : parts) positions_.rotation->rotate(part, text.position, text.position_scale);
   });
-  const AttentionOptions options = attention_options(pass, text);
+  const AttentionOptions options = attention_options(pass, text, x);
   if (pass.on_attention) pass.on_attention(heads.q, heads.k, heads.v, options);
   if (!text.caches.empty()) {
     KvCache& cache = text.caches[static_cast<size_t>(layer_)];
@@ -308,20 +306,24 @@ void Block::attention_backward(const Tensor& dbranch, Pass& pass) const {
   const Heads heads = split(products, pass);
   Heads dheads = split(scratch.dqkv, pass);
   const Shape& per_head = heads.q.shape();
-  position_.bias_backward(layer_, bias_of(pass), [&](const AttentionBiasGradients& bias_gradients) {
-    const Tensor dout = scratch.dattended.reshape(per_head), out = products.attended.reshape(per_head);
-    const AttentionOptions options = attention_options(pass, pass);
-    if (pass.ranks != nullptr) {
-      attention_over_ranks_backward(*pass.ranks, pass.sequence_length, dout, heads.q, heads.k, heads.v, out,
-                                    products.divided, options, dheads.q, dheads.k, dheads.v, bias_gradients);
-      return;
-    }
+  const Tensor dout = scratch.dattended.reshape(per_head), out = products.attended.reshape(per_head);
+  const Tensor x = scratch.normed.reshape({pass.memory.batch, pass.memory.length, config_.d_model});
+  const AttentionOptions options = attention_options(pass, pass, x);
+  BiasSums sums = positions_.bias->sums(layer_, options);
+  const AttentionBiasGradients wanted{sums.dtable.defined() ? &sums.dtable : nullptr,
+                                      sums.dslopes.defined() ? &sums.dslopes : nullptr};
+  if (pass.ranks != nullptr) {
+    attention_over_ranks_backward(*pass.ranks, pass.sequence_length, dout, heads.q, heads.k, heads.v, out,
+                                  products.divided, options, dheads.q, dheads.k, dheads.v, wanted);
+  } else {
     alibi::attention_backward(dout, heads.q, heads.k, heads.v, out, products.attention, options, dheads.q, dheads.k,
-                              dheads.v, bias_gradients);
-  });
-  position_.rotate_backward(dheads.q, dheads.k, pass.position);
+                              dheads.v, wanted);
+  }
+  positions_.rotation->rotate_backward(dheads.q, pass.position);
+  positions_.rotation->rotate_backward(dheads.k, pass.position);
   limit_and_normalize_backward(products, scratch.dqkv, scratch.dattended);
   qkv_.backward(scratch.dqkv, scratch.normed, scratch.dnormed);
+  positions_.bias->backward(layer_, sums, x, scratch.dnormed);
 }
 
 // y = down(dropout(activate(up(normed))))

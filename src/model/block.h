@@ -61,22 +61,23 @@ struct BlockScratch {
 class Block {
  public:
   /// Keeps references to both arguments.
-  Block(const TransformerConfig& config, const PositionMethod& position, int layer)
-      : config_(config), position_(position), layer_(layer) {}
+  Block(const TransformerConfig& config, const Positions& positions, int layer)
+      : config_(config), positions_(positions), layer_(layer) {}
 
   void declare(const VisitParameter& visit);
 
   void forward(ResidualStream& stream, Pass& pass) const;
   void backward(ResidualGradient& stream, Pass& pass) const;
 
-  // The parts of forward(), for a caller that computes attention itself (long_text.h), with positions that do not
-  // rotate.
+  // The parts of forward(), for a caller that computes attention itself (long_text.h).
   /// scratch.normed = the norm of the stream.
   void normalize(ResidualStream& stream, Pass& pass) const;
-  /// The inputs of attention from scratch.normed: qkv [R, (H + 2K) * D], or the keys only, [R, K * D].
+  /// The inputs of attention from scratch.normed: qkv [R, (H + 2K) * D], or the keys only, [R, K * D]. They are
+  /// not rotated.
   void project(Pass& pass, Tensor& qkv) const;
   void project_keys(Pass& pass, Tensor& keys) const;
-  AttentionOptions attention_options(const Pass& pass) const { return attention_options(pass, pass); }
+  /// The options of attention, with the bias of this layer that does not depend on the tokens.
+  AttentionOptions attention_options(const Pass& pass) const { return attention_options(pass, pass, {}); }
   /// What follows on attention.
   void finish(ResidualStream& stream, const Tensor& attended, Pass& pass) const;
 
@@ -93,20 +94,19 @@ class Block {
   /// Converts dqkv from the gradient of the inputs of attention to the gradient of the product. Overwrites `memory` [R,
   /// C] and the normalized queries and keys.
   void limit_and_normalize_backward(BlockProducts& products, Tensor& dqkv, const Tensor& memory) const;
-  /// The options of this layer's bias in the pass of a sequence.
-  const AttentionOptions& bias_of(const Pass& text) const;
-  AttentionOptions attention_options(const Pass& pass, const Pass& text) const;
+  /// The options of attention in the pass of a sequence with the normalized input x [B, T, C].
+  AttentionOptions attention_options(const Pass& pass, const Pass& text, const Tensor& x) const;
   /// The part that recomputation repeats: normed -> products.attended, and the first half of the feed-forward layer.
   void attend(const Tensor& normed, Pass& pass) const;
-  /// attend() for rows at one position in their sequences, which `text` gives.
-  void attend_text(const Heads& heads, Tensor attended, Pass& pass, Pass& text) const;
+  /// attend() for rows x of the layer's normalized input, at one position in their sequences, which `text` gives.
+  void attend_text(const Tensor& x, const Heads& heads, Tensor attended, Pass& pass, Pass& text) const;
   void feed_forward(const Tensor& normed, Tensor& y, Pass& pass) const;
   /// Both functions write the gradient of the norm's output to scratch.dnormed.
   void feed_forward_backward(const Tensor& dbranch, Pass& pass) const;
   void attention_backward(const Tensor& dbranch, Pass& pass) const;
 
   const TransformerConfig& config_;
-  const PositionMethod& position_;
+  const Positions& positions_;
   int layer_;
   NormLayer norm1_, q_norm_, k_norm_, attention_norm_, norm2_;
   LinearLayer qkv_, out_, up_, down_;

@@ -38,10 +38,7 @@ void check_transformer(const TransformerConfig& t, const model::ConfigFields& fi
   fields.expect(t.attention.heads % t.key_heads() == 0, "heads", t.attention.heads,
                 fmt::format("a multiple of {}, {}", fields.name("kv_heads"), t.key_heads()));
   fields.expect(t.ffn_dim() >= 1, "expansion", t.block.expansion, fmt::format("at least {}", 0.5 / t.d_model));
-  model::make_position(t)->check(fields);
-  fields.refuse_if(t.attention.clip_qkv > 0 && t.position == Position::rotary && !t.attention.qk_norm,
-                   fmt::format("{} is {}, expected 0 with rotary positions and no {}", fields.name("clip_qkv"),
-                               t.attention.clip_qkv, fields.name("qk_norm")));
+  model::Positions(t).check(fields);
   fields.refuse_if(t.head.normalized && t.head.tied, fmt::format("{} is true, expected false where {} is",
                                                                  fields.name("normalized_head"), fields.name("tied")));
 }

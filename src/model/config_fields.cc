@@ -1,4 +1,5 @@
-// The one declaration of each field of a model's configuration. Whatever reads, writes, checks, offers or shows fields
+// The one declaration of each field of a model's configuration; fields of one position method are declared in its file
+// (model/positions). Whatever reads, writes, checks, offers or shows fields
 // goes through this table. Fields that config.json stores in another form (`json_by_hand`) are also in
 // model/own_config.cc.
 #include "model/config_fields.h"
@@ -9,216 +10,154 @@
 #include "core/check.h"
 #include "formats/options.h"
 #include "model/check_config.h"
+#include "model/field_table.h"
+#include "model/position.h"
 
 namespace alibi::model {
 namespace {
 
-/// Type of the field that `access` returns.
-template <auto access>
-using FieldType = std::remove_reference_t<decltype(access(std::declval<LanguageModelConfig&>()))>;
-
-template <auto access>
-OptionValue get_field(const LanguageModelConfig& config) {
-  using Value = FieldType<access>;
-  const Value& value = access(config);
-  if constexpr (std::is_enum_v<Value>) {
-    return std::string(enum_name(value));
-  } else if constexpr (std::is_same_v<Value, std::vector<float>>) {
-    return std::vector<double>(value.begin(), value.end());
-  } else if constexpr (std::is_same_v<Value, bool>) {
-    return value;
-  } else if constexpr (std::is_integral_v<Value>) {
-    return int64_t{value};
-  } else {
-    return double{value};
-  }
+std::span<const char* const> position_choices() {
+  static const auto& names = *[] {
+    auto* const all = new std::vector<const char*>;
+    for (const PositionMethod& method : position_methods()) all->push_back(method.name);
+    all->push_back("none");
+    return all;
+  }();
+  return names;
 }
-
-template <auto access>
-void set_field(LanguageModelConfig& config, const OptionValue& given) {
-  using Value = FieldType<access>;
-  Value& value = access(config);
-  if constexpr (std::is_enum_v<Value>) {
-    value = enum_value<Value>(std::get<std::string>(given)).value();
-  } else if constexpr (std::is_same_v<Value, std::vector<float>>) {
-    const auto& numbers = std::get<std::vector<double>>(given);
-    value.assign(numbers.begin(), numbers.end());
-  } else if constexpr (std::is_same_v<Value, bool>) {
-    value = std::get<bool>(given);
-  } else if constexpr (std::is_integral_v<Value>) {
-    value = static_cast<Value>(std::get<int64_t>(given));
-  } else {
-    value = static_cast<Value>(std::get<double>(given));
-  }
-}
-
-template <class Value>
-constexpr std::span<const char* const> choices_of() {
-  if constexpr (std::is_enum_v<Value>) return formats::option_access::names<Value>;
-  return {};
-}
-
-/// The start of a declaration: the field's name, and the location of its value in a LanguageModelConfig.
-// clang-format off
-#define FIELD(called, place)                                                              \
-  .name = (called), .get = get_field<[](auto& config) -> auto& { return config.place; }>, \
-  .set = set_field<[](auto& config) -> auto& { return config.place; }>,                   \
-  .choices = choices_of<FieldType<[](auto& config) -> auto& { return config.place; }>>()
-// clang-format on
 
 /// In the order of config.json and of the help.
-const std::vector<ConfigField>& all_fields() {
+std::vector<ConfigField> shared_fields() {
   constexpr formats::OptionRange kRate{.least = 0, .below = 1};
   constexpr double kLongest = 0x1p40, kLargest = largest_extent;
-  constexpr Position kAlibi = Position::alibi, kT5 = Position::t5;
-  static const auto& fields = *new std::vector<ConfigField>{
-      // never destroyed: models may be made while main() returns
-      {{FIELD("position", transformer.position), .help = "Position method"},
-       {.part = "position", .json = "alibi.position", .json_by_hand = true}},
-      {{FIELD("layers", transformer.layers), .group = "Model and position", .range = {.least = 0, .most = 10'000},
-        .help = "Number of transformer blocks", .default_text = formats::kPresetDefault},
-       {.part = "block", .json = "n_layers", .required = true, .offered = true}},
-      {{FIELD("d_model", transformer.d_model), .range = {.least = 1, .most = kLargest},
-        .help = "Width of the model: values per token in the residual stream", .default_text = formats::kPresetDefault},
-       {.part = "block", .json = "d_model", .required = true, .offered = true}},
-      {{FIELD("heads", transformer.attention.heads), .range = {.least = 1, .most = 4096},
-        .help = "Number of attention heads", .default_text = formats::kPresetDefault},
-       {.part = "attention", .json = "n_heads", .required = true, .offered = true}},
-      {{FIELD("kv_heads", transformer.attention.kv_heads), .range = {.least = 0, .most = 4096},
-        .help = "Number of key/value heads (0 selects as many as attention heads)"},
-       {.part = "attention", .json = "attn_config.kv_n_heads", .json_by_hand = true}},
-      {{FIELD("expansion", transformer.block.expansion), .range = {.above = 0, .most = 64},
-        .help = "Width of the feed-forward layer divided by d_model",
-        .changes_result = false},  // ffn_dim, which follows from it, does change the result
-       {.part = "block", .json = "expansion_ratio", .json_by_hand = true}},
-      {{FIELD("activation", transformer.block.activation), .help = "Activation function of the feed-forward layer"},
-       {.part = "block", .json = "alibi.activation", .json_by_hand = true}},
-      {{FIELD("norm", transformer.block.norm), .help = "Kind of norm before the attention and the feed-forward layer"},
-       {.part = "block", .json = "norm_type", .json_by_hand = true}},
-      {{FIELD("norm_eps", transformer.block.norm_eps), .range = {.above = 0, .below = 1},
-        .help = "Constant added to the variance in norms"},
-       {.part = "block", .json = "norm_eps", .json_by_hand = true}},
-      {{FIELD("bias", transformer.block.bias), .help = "Linear layers and layer norms have biases"},
-       {.part = "block", .json = "no_bias", .json_by_hand = true}},
-      {{FIELD("up_bias", transformer.block.up_bias),
-        .help = "The first feed-forward layer has biases, if linear layers do"},
-       {.part = "block", .json = "alibi.up_bias"}},
-      {{FIELD("norm_bias", transformer.block.norm_bias), .help = "Which norms have biases (same: if linear layers do)"},
-       {.part = "block", .json = "alibi.norm_bias"}},
-      {{FIELD("residual", transformer.block.residual),
-        .help = "What branches are added to: the sum of all before (pre-norm), or the norm's output (post-norm)"},
-       {.part = "block", .json = "alibi.residual"}},
-      {{FIELD("normed_attention", transformer.block.normed_attention),
-        .help = "The attention's output is added to its input and normalized before it is added to the stream"},
-       {.part = "block", .json = "alibi.normed_attention"}},
-      {{FIELD("vocab_size", vocab_size), .range = {.least = 1, .most = 1 << 28},
-        .help = "Number of different tokens, including the mask token of an encoder"},
-       {.part = "embedding", .json = "vocab_size", .required = true}},
-      {{FIELD("train_length", train_length), .range = {.least = 0, .most = kLongest},
-        .help = "Training length of the last training run",
-        .changes_result = false},  // the option `length` changes the result
-       {.part = "position", .json = "alibi.train_length", .json_by_hand = true}},
-      {{FIELD("embedding_scale", transformer.embedding.scale), .range = {.above = 0, .most = 1e6},
-        .help = "Factor that multiplies the token embeddings, with every position method",
-        .default_text = formats::kPresetDefault, .rare = true},
-       {.part = "embedding", .json = "alibi.embedding_scale", .if_absent = 1.0, .offered = true}},
-      {{FIELD("token_types", transformer.embedding.token_types), .range = {.least = 0, .most = 4096},
-        .help = "Encoders: number of segments that have an embedding each (0: none)"},
-       {.part = "embedding", .json = "alibi.token_types"}},
-      {{FIELD("predicts", transformer.head.predicts),
-        .help = "The model has an output projection, which predicts tokens"},
-       {.part = "head", .json = "alibi.predicts"}},
-      {{FIELD("labels", transformer.head.labels), .range = {.least = 0, .most = 1 << 20},
-        .help = "Encoders: number of outputs of a classifier of the first token (0: no classifier)"},
-       {.part = "head", .json = "alibi.labels"}},
-      {{FIELD("final_norm", transformer.head.final_norm), .help = "The last block is followed by a norm"},
-       {.part = "head", .json = "alibi.final_norm", .if_absent = true}},
-      {{FIELD("tied", transformer.head.tied), .help = "The embedding is the output projection too"},
-       {.part = "head", .json = "alibi.tied"}},
-      {{FIELD("normalized_head", transformer.head.normalized),
-        .help = "The rows of an output projection of its own have length 1"},
-       {.part = "head", .json = "alibi.normalized_head"}},
-      {{FIELD("logit_scale", transformer.head.logit_scale), .range = {.above = 0, .most = 1e6},
-        .help = "Factor of the logits"},
-       {.part = "head", .json = "alibi.logit_scale"}},
-      {{FIELD("embedding_norm", transformer.embedding.norm), .help = "The embeddings are normalized"},
-       {.part = "embedding", .json = "alibi.embedding_norm"}},
-      {{FIELD("softmax_scale", transformer.attention.softmax_scale), .range = {.least = 0, .most = 1e6},
-        .help = "Factor of the scores of attention (0 selects 1 / sqrt(head_dim))"},
-       {.part = "attention", .json = "alibi.softmax_scale"}},
-      {{FIELD("clip_qkv", transformer.attention.clip_qkv), .range = {.least = 0, .most = 1e6},
-        .help = "Largest magnitude of queries, keys and values (0 does not limit them)"},
-       {.part = "attention", .json = "alibi.clip_qkv"}},
-      {{FIELD("qk_norm", transformer.attention.qk_norm), .help = "Queries and keys are normalized over all heads"},
-       {.part = "attention", .json = "alibi.qk_norm"}},
-      {{FIELD("dropout", transformer.block.dropout), .range = kRate,
-        .help = "Dropout rate after the attention and the feed-forward layer, in training"},
-       {.part = "block", .json = "resid_pdrop", .if_absent = 0.0, .training_only = true}},
-      {{FIELD("attention_dropout", transformer.attention.dropout), .range = kRate,
-        .help = "Dropout rate of attention weights, in training"},
-       {.part = "attention", .json = "alibi.attention_dropout", .if_absent = 0.0, .training_only = true}},
-      {{FIELD("activation_dropout", transformer.block.activation_dropout), .range = kRate,
-        .help = "Dropout rate inside the feed-forward layer, in training"},
-       {.part = "block", .json = "alibi.activation_dropout", .if_absent = 0.0, .training_only = true}},
-      {{FIELD("embedding_dropout", transformer.embedding.dropout), .range = kRate,
-        .help = "Dropout rate of the embeddings, after positions are added, in training"},
-       {.part = "embedding", .json = "emb_pdrop", .if_absent = 0.0, .training_only = true}},
-      {{FIELD("initialization", transformer.initialization), .help = "Initialization of the parameters before training",
-        .changes_result = false},
-       {.part = "block"}},
-      {{FIELD("causal", transformer.attention.causal),
-        .help = "Causal attention (without it the model is an encoder that predicts masked tokens)"},
-       {.part = "attention", .json = "alibi.causal", .offered = true}},
-      {{FIELD("bidirectional", transformer.attention.bidirectional),
-        .help = "ALiBi encoders: bias of keys before and after the query", .rare = true},
-       {.part = "attention", .json = "alibi.bidirectional", .offered = true}},
-      {{FIELD("alibi_bias_max", transformer.attention.alibi_bias_max), .range = {.above = 0, .most = 1e6},
-        .help = "ALiBi: exponent of the smallest slope, which is 2^-X", .rare = true},
-       {.part = "attention", .position = kAlibi, .json = "attn_config.alibi_bias_max", .offered = true}},
-      {{FIELD("alibi_slopes", transformer.attention.alibi_slopes), .range = {.least = 0},
-        .help = "ALiBi: slopes of the heads, separated by commas, or one for all heads; they replace those of "
-                "--alibi-bias-max",
-        .rare = true},
-       {.part = "attention", .position = kAlibi, .json = "alibi.slopes", .offered = true}},
-      {{FIELD("slope_training", transformer.attention.slope_training),
-        .help = "ALiBi: whether each layer trains its slopes; learned_random starts from random slopes", .rare = true},
-       {.part = "attention", .position = kAlibi, .json = "alibi.slope_training", .offered = true}},
-      {{FIELD("tolerance", transformer.attention.tolerance), .range = kRate,
-        .help = "ALiBi: maximum share of the attention weight that skipped keys may have (0 visits every key)",
-        .rare = true},
-       {.part = "attention", .position = kAlibi, .offered = true}},
-      {{FIELD("sliding_window", transformer.attention.sliding_window), .range = {.least = 0, .most = kLongest},
-        .help = "Sliding-window attention: each token sees N tokens, itself included (0 disables the window)"},
-       {.part = "attention", .json = "alibi.window", .offered = true}},
-      {{FIELD("t5_buckets", transformer.attention.t5_buckets), .range = {.least = 2, .most = 4096},
-        .help = "T5: number of distance buckets", .rare = true},
-       {.part = "attention", .position = kT5, .json = "alibi.t5_buckets", .always_written = true, .offered = true}},
-      {{FIELD("t5_max_distance", transformer.attention.t5_max_distance), .range = {.least = 1, .most = kLargest},
-        .help = "T5: distance in tokens from which on all keys share the last bucket",
-        .default_text = "a quarter of the training length", .rare = true},
-       {.part = "attention",
-        .position = kT5,
-        .json = "alibi.t5_max_distance",
-        .always_written = true,
-        .offered = true}},
-      {{FIELD("t5_init", transformer.attention.t5_init), .range = {.least = 0, .most = 100},
-        .help = "T5: standard deviation of the initial bias table", .rare = true},
-       {.part = "attention", .position = kT5, .json = "alibi.t5_init", .always_written = true, .offered = true}},
-      {{FIELD("t5_rate_factor", transformer.attention.t5_rate_factor), .range = {.least = 0, .most = 1e6},
-        .help = "T5: learning rate of the bias table as a multiple of --learning-rate",
-        .default_text = "64; 1 for wikitext103", .rare = true},
-       {.part = "attention", .position = kT5, .json = "alibi.t5_rate_factor", .always_written = true, .offered = true}},
-      {{FIELD("rotary_theta", transformer.attention.rotary_theta), .range = {.above = 1, .most = 1e12},
-        .help = "Rotary positions: base of the wavelengths"},
-       {.part = "attention", .position = Position::rotary, .json = "alibi.rotary_theta", .always_written = true}},
-      {{FIELD("max_length", transformer.embedding.max_length), .range = {.least = 1, .most = 0x1p31},
-        .help = "Learned positions: number of rows of the table", .default_text = "the training length"},
-       {.part = "embedding", .position = Position::learned, .json = "alibi.max_length", .always_written = true}},
-  };
-  return fields;
+  return {{{.name = "position", .get = get_field < [](auto& config) -> auto& {return config.transformer.position;
+}
+>, .set = set_field < [](auto& config) -> auto& { return config.transformer.position; }
+>, .choices = position_choices(), .help = "Position method (several are joined by +)"
+}  // namespace
+, { .part = "position", .json = "alibi.position", .json_by_hand = true }
+}  // namespace alibi::model
+,
+    {{ALIBI_FIELD("layers", transformer.layers), .group = "Model and position", .range = {.least = 0, .most = 10'000},
+      .help = "Number of transformer blocks", .default_text = formats::kPresetDefault},
+     {.part = "block", .json = "n_layers", .required = true, .offered = true}},
+    {{ALIBI_FIELD("d_model", transformer.d_model), .range = {.least = 1, .most = kLargest},
+      .help = "Width of the model: values per token in the residual stream", .default_text = formats::kPresetDefault},
+     {.part = "block", .json = "d_model", .required = true, .offered = true}},
+    {{ALIBI_FIELD("heads", transformer.attention.heads), .range = {.least = 1, .most = 4096},
+      .help = "Number of attention heads", .default_text = formats::kPresetDefault},
+     {.part = "attention", .json = "n_heads", .required = true, .offered = true}},
+    {{ALIBI_FIELD("kv_heads", transformer.attention.kv_heads), .range = {.least = 0, .most = 4096},
+      .help = "Number of key/value heads (0 selects as many as attention heads)"},
+     {.part = "attention", .json = "attn_config.kv_n_heads", .json_by_hand = true}},
+    {{ALIBI_FIELD("expansion", transformer.block.expansion), .range = {.above = 0, .most = 64},
+      .help = "Width of the feed-forward layer divided by d_model",
+      .changes_result = false},  // ffn_dim, which follows from it, does change the result
+     {.part = "block", .json = "expansion_ratio", .json_by_hand = true}},
+    {{ALIBI_FIELD("activation", transformer.block.activation), .help = "Activation function of the feed-forward layer"},
+     {.part = "block", .json = "alibi.activation", .json_by_hand = true}},
+    {{ALIBI_FIELD("norm", transformer.block.norm),
+      .help = "Kind of norm before the attention and the feed-forward layer"},
+     {.part = "block", .json = "norm_type", .json_by_hand = true}},
+    {{ALIBI_FIELD("norm_eps", transformer.block.norm_eps), .range = {.above = 0, .below = 1},
+      .help = "Constant added to the variance in norms"},
+     {.part = "block", .json = "norm_eps", .json_by_hand = true}},
+    {{ALIBI_FIELD("bias", transformer.block.bias), .help = "Linear layers and layer norms have biases"},
+     {.part = "block", .json = "no_bias", .json_by_hand = true}},
+    {{ALIBI_FIELD("up_bias", transformer.block.up_bias),
+      .help = "The first feed-forward layer has biases, if linear layers do"},
+     {.part = "block", .json = "alibi.up_bias"}},
+    {{ALIBI_FIELD("norm_bias", transformer.block.norm_bias),
+      .help = "Which norms have biases (same: if linear layers do)"},
+     {.part = "block", .json = "alibi.norm_bias"}},
+    {{ALIBI_FIELD("residual", transformer.block.residual),
+      .help = "What branches are added to: the sum of all before (pre-norm), or the norm's output (post-norm)"},
+     {.part = "block", .json = "alibi.residual"}},
+    {{ALIBI_FIELD("normed_attention", transformer.block.normed_attention),
+      .help = "The attention's output is added to its input and normalized before it is added to the stream"},
+     {.part = "block", .json = "alibi.normed_attention"}},
+    {{ALIBI_FIELD("vocab_size", vocab_size), .range = {.least = 1, .most = 1 << 28},
+      .help = "Number of different tokens, including the mask token of an encoder"},
+     {.part = "embedding", .json = "vocab_size", .required = true}},
+    {{ALIBI_FIELD("train_length", train_length), .range = {.least = 0, .most = kLongest},
+      .help = "Training length of the last training run",
+      .changes_result = false},  // the option `length` changes the result
+     {.part = "position", .json = "alibi.train_length", .json_by_hand = true}},
+    {{ALIBI_FIELD("embedding_scale", transformer.embedding.scale), .range = {.above = 0, .most = 1e6},
+      .help = "Factor that multiplies the token embeddings, with every position method",
+      .default_text = formats::kPresetDefault, .rare = true},
+     {.part = "embedding", .json = "alibi.embedding_scale", .if_absent = 1.0, .offered = true}},
+    {{ALIBI_FIELD("token_types", transformer.embedding.token_types), .range = {.least = 0, .most = 4096},
+      .help = "Encoders: number of segments that have an embedding each (0: none)"},
+     {.part = "embedding", .json = "alibi.token_types"}},
+    {{ALIBI_FIELD("predicts", transformer.head.predicts),
+      .help = "The model has an output projection, which predicts tokens"},
+     {.part = "head", .json = "alibi.predicts"}},
+    {{ALIBI_FIELD("labels", transformer.head.labels), .range = {.least = 0, .most = 1 << 20},
+      .help = "Encoders: number of outputs of a classifier of the first token (0: no classifier)"},
+     {.part = "head", .json = "alibi.labels"}},
+    {{ALIBI_FIELD("final_norm", transformer.head.final_norm), .help = "The last block is followed by a norm"},
+     {.part = "head", .json = "alibi.final_norm", .if_absent = true}},
+    {{ALIBI_FIELD("tied", transformer.head.tied), .help = "The embedding is the output projection too"},
+     {.part = "head", .json = "alibi.tied"}},
+    {{ALIBI_FIELD("normalized_head", transformer.head.normalized),
+      .help = "The rows of an output projection of its own have length 1"},
+     {.part = "head", .json = "alibi.normalized_head"}},
+    {{ALIBI_FIELD("logit_scale", transformer.head.logit_scale), .range = {.above = 0, .most = 1e6},
+      .help = "Factor of the logits"},
+     {.part = "head", .json = "alibi.logit_scale"}},
+    {{ALIBI_FIELD("embedding_norm", transformer.embedding.norm), .help = "The embeddings are normalized"},
+     {.part = "embedding", .json = "alibi.embedding_norm"}},
+    {{ALIBI_FIELD("softmax_scale", transformer.attention.softmax_scale), .range = {.least = 0, .most = 1e6},
+      .help = "Factor of the scores of attention (0 selects 1 / sqrt(head_dim))"},
+     {.part = "attention", .json = "alibi.softmax_scale"}},
+    {{ALIBI_FIELD("clip_qkv", transformer.attention.clip_qkv), .range = {.least = 0, .most = 1e6},
+      .help = "Largest magnitude of queries, keys and values (0 does not limit them)"},
+     {.part = "attention", .json = "alibi.clip_qkv"}},
+    {{ALIBI_FIELD("qk_norm", transformer.attention.qk_norm), .help = "Queries and keys are normalized over all heads"},
+     {.part = "attention", .json = "alibi.qk_norm"}},
+    {{ALIBI_FIELD("dropout", transformer.block.dropout), .range = kRate,
+      .help = "Dropout rate after the attention and the feed-forward layer, in training"},
+     {.part = "block", .json = "resid_pdrop", .if_absent = 0.0, .training_only = true}},
+    {{ALIBI_FIELD("attention_dropout", transformer.attention.dropout), .range = kRate,
+      .help = "Dropout rate of attention weights, in training"},
+     {.part = "attention", .json = "alibi.attention_dropout", .if_absent = 0.0, .training_only = true}},
+    {{ALIBI_FIELD("activation_dropout", transformer.block.activation_dropout), .range = kRate,
+      .help = "Dropout rate inside the feed-forward layer, in training"},
+     {.part = "block", .json = "alibi.activation_dropout", .if_absent = 0.0, .training_only = true}},
+    {{ALIBI_FIELD("embedding_dropout", transformer.embedding.dropout), .range = kRate,
+      .help = "Dropout rate of the embeddings, after positions are added, in training"},
+     {.part = "embedding", .json = "emb_pdrop", .if_absent = 0.0, .training_only = true}},
+    {{ALIBI_FIELD("initialization", transformer.initialization),
+      .help = "Initialization of the parameters before training", .changes_result = false},
+     {.part = "block"}},
+    {{ALIBI_FIELD("causal", transformer.attention.causal),
+      .help = "Causal attention (without it the model is an encoder that predicts masked tokens)"},
+     {.part = "attention", .json = "alibi.causal", .offered = true}},
+    {{ALIBI_FIELD("bidirectional", transformer.attention.bidirectional),
+      .help = "ALiBi encoders: bias of keys before and after the query", .rare = true},
+     {.part = "attention", .json = "alibi.bidirectional", .offered = true}},
+    {{ALIBI_FIELD("sliding_window", transformer.attention.sliding_window), .range = {.least = 0, .most = kLongest},
+      .help = "Sliding-window attention: each token sees N tokens, itself included (0 disables the window)"},
+     {.part = "attention", .json = "alibi.window", .offered = true}},
+}
+;
 }
 
-#undef FIELD
+/// With the fields of position methods at the end.
+const std::vector<ConfigField>& all_fields() {
+  static const auto& fields = *[] {  // never destroyed: models may be made while main() returns
+    auto* const all = new std::vector<ConfigField>(shared_fields());
+    for (const PositionMethod& method : position_methods()) {
+      for (ConfigField field : method.fields) {
+        field.more.method = method.name;
+        all->push_back(field);
+      }
+    }
+    return all;
+  }();
+  return fields;
+}
 
 const std::vector<ConfigField>& offered_fields() {
   static const auto& fields = *[] {

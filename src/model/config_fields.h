@@ -14,7 +14,7 @@ namespace model {
 /// What is said of a field of a model's configuration beyond what is said of every option.
 struct ConfigFieldMore {
   const char* part = "";                      ///< what it configures: attention, block, embedding, head or position
-  std::optional<Position> position = {};      ///< the only position method that has it; absent: every model
+  const char* method = nullptr;               ///< the only position method that has it; null: every model
   const char* json = nullptr;                 ///< its place in config.json: "attn_config.alibi_bias_max"
   bool json_by_hand = false;                  ///< the file says it in another way, which src/model/own_config.cc knows
   bool always_written = false;                ///< to config.json, also where reading it would give the same without
@@ -30,7 +30,10 @@ struct ConfigFieldMore {
 struct ConfigField : formats::Option<LanguageModelConfig> {
   ConfigFieldMore more;
 
-  bool belongs_to(Position method) const { return !more.position || *more.position == method; }
+  bool belongs_to(const Position& position) const {
+    return !more.method || more.method == position.input || more.method == position.rotation ||
+           more.method == position.bias;
+  }
   /// The value as set() takes it: a whole number stands for a number. Throws UsageError for one of another kind or out
   /// of range.
   OptionValue checked(const OptionValue& value) const;

@@ -30,8 +30,8 @@ void Context::State::begin() {
   caches.clear();
   for (int i = 0; i < config.layers; ++i) caches.emplace_back(1, config.key_heads(), config.head_dim(), dtype);
   if (options.evicts()) {
-    check_usage(model::make_position(config)->bounds_far_keys(),
-                "[context] {} positions put no bound on what far keys weigh; only alibi can evict keys",
+    check_usage(model::Positions(config).bias->bounds_far_keys(),
+                "[context] {} positions put no bound on what far keys weigh, so no keys can be evicted; alibi has one",
                 name_of(config.position));
     eviction = std::make_unique<kernels::Eviction>(kernels::EvictionOptions{.layers = config.layers,
                                                                             .heads = config.attention.heads,
@@ -138,7 +138,7 @@ class Passes {
           end.value_or(0), begin + tokens, name_of(config.position));
     // The keys in the cache were rotated for a shorter text.
     check_usage(
-        config.position != Position::rotary || !model_.interpolation().dynamic || begin == 0,
+        config.position.rotation.empty() || !model_.interpolation().dynamic || begin == 0,
         "[context] dynamic interpolation of rotary positions needs the whole text in one call, and {} tokens came "
         "before; give a factor",
         begin);

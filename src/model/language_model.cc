@@ -178,9 +178,9 @@ float model::position_scale(const LanguageModel& model, int64_t length) {
 
 void LanguageModel::set_interpolation(const Interpolation& interpolation) {
   const bool does_something = interpolation.dynamic || interpolation.factor != 1;
-  const Position position = config().transformer.position;
-  check_usage(!does_something || position == Position::alibi || position == Position::rotary,
-              "[interpolation] the model has {} positions, expected alibi or rotary ones", name_of(position));
+  check_usage(!does_something || model::can_interpolate(config().transformer),
+              "[interpolation] the model has {} positions, expected alibi or rotary ones",
+              name_of(config().transformer.position));
   check_usage(interpolation.factor > 0 && std::isfinite(interpolation.factor),
               "[interpolation] the factor is {}, expected a number above 0", interpolation.factor);
   check_usage(!interpolation.dynamic || config().train_length > 0 || interpolation.from > 0,

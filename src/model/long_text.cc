@@ -58,7 +58,7 @@ class LongPass {
         stored_(length_, config_.d_model, is_in_memory_),
         next_(length_, config_.d_model, is_in_memory_) {
     pass_.position_scale = position_scale(model, length_);
-    pass_.biases = biases_of(*transformer_.position, config_, pass_, length_);
+    pass_.biases = biases_of(*transformer_.positions.bias, config_, pass_, length_);
   }
 
   /// Calls run(first) for each chunk, with the memory of the pass for its rows.
@@ -79,6 +79,8 @@ class LongPass {
       };
       const Tensor types = part(text.types);
       embed_ids(model_, part(text.ids), types.defined() ? &types : nullptr, x);
+      Tensor entered = x.reshape({1, x.size(0), x.size(1)});
+      transformer_.positions.input->enter(entered, first, entered);
       if (config_.embedding.norm) {
         nn::norm(x, transformer_.embedding_norm.parameters(), x, pass_.memory.entry.statistics);
       }
@@ -92,7 +94,9 @@ class LongPass {
       const int64_t rows = pass_.memory.length, heads = config_.key_heads();
       Tensor keys = Tensor::empty({rows, heads * config_.head_dim()}, pass_.memory.mode.type());
       block.project_keys(pass_, keys);
-      far.add(keys.reshape({1, rows, heads, config_.head_dim()}));
+      keys = keys.reshape({1, rows, heads, config_.head_dim()});
+      rotate(keys, first);
+      far.add(keys);
     });
   }
 
@@ -180,9 +184,15 @@ class LongPass {
       load(held_.end, block);
       Tensor qkv = held_rows_.slice(0, held_.end - base_, held_.end - base_ + rows);
       block.project(pass_, qkv);
+      Tensor rotated = parts({held_.end, held_.end + rows}).slice(2, 0, config_.attention.heads + config_.key_heads());
+      rotate(rotated, held_.end);
       held_.end += rows;
     }
     most_keys_ = std::max(most_keys_, held_.end - held_.begin);
+  }
+
+  void rotate(Tensor& x, int64_t first) const {
+    transformer_.positions.rotation->rotate(x, first, pass_.position_scale);
   }
 
   /// Moves the rows that are held so that those before `end` have room after them.
@@ -227,15 +237,16 @@ bool has_long_texts(const LanguageModel& model) {
   const TransformerConfig& config = model.config().transformer;
   if (config.layers == 0) return false;
   const auto& state = core::state_of(transformer_of(model));
-  if (!state.position->bounds_far_keys()) return false;
-  const std::vector<AttentionOptions> biases = biases_of(*state.position, config, Pass(), 1);
+  if (!state.positions.bias->bounds_far_keys()) return false;
+  const std::vector<AttentionOptions> biases = biases_of(*state.positions.bias, config, Pass(), 1);
   return std::all_of(biases.begin(), biases.end(), FarKeys::are_bounded);
 }
 
 int64_t each_state(const LanguageModel& model, const LongText& text,
                    const std::function<void(int64_t first, const Tensor& states)>& use,
                    const std::function<void(double share)>& progress) {
-  check(has_long_texts(model), "[long text] the model's far keys have no bound, expected ALiBi with a tolerance");
+  check(has_long_texts(model),
+        "[long text] the model's far keys have no bound, expected a bias like ALiBi's and a tolerance");
   const core::KeepMemory keep;
   const kernels::ReuseBiases reuse;
   LongPass pass(model, text);

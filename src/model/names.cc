@@ -12,14 +12,12 @@
 
 namespace alibi {
 
-const char* name_of(Position value) { return enum_name(value); }
 const char* name_of(Activation value) { return enum_name(value); }
 const char* name_of(Norm value) { return enum_name(value); }
 const char* name_of(Bidirectional value) { return enum_name(value); }
 const char* name_of(SlopeTraining value) { return enum_name(value); }
 const char* name_of(Precision value) { return enum_name(value); }
 
-Position position_from(std::string_view name) { return core::value_called<Position>(name, "position method"); }
 Activation activation_from(std::string_view name) { return core::value_called<Activation>(name, "activation"); }
 Norm norm_from(std::string_view name) { return core::value_called<Norm>(name, "norm"); }
 Bidirectional bidirectional_from(std::string_view name) {

@@ -187,9 +187,9 @@ OwnConfig read_own_config(const std::filesystem::path& folder) {
   TransformerConfig& t = config.transformer;
   config.train_length = own.get_int("train_length", 0, int64_t{1} << 40);
   t.position = named(own, "position", position_from);
-  check(attention.get<bool>("alibi") == (t.position == Position::alibi),
-        "[config] {}alibi is {}, but {}position is '{}'", attention.where(), t.position != Position::alibi, own.where(),
-        name_of(t.position));
+  const bool uses_alibi = t.position.bias == Position::alibi.bias;
+  check(attention.get<bool>("alibi") == uses_alibi, "[config] {}alibi is {}, but {}position is '{}'", attention.where(),
+        !uses_alibi, own.where(), name_of(t.position));
   for (const ConfigField& field : config_fields()) {
     if (!field.more.json || field.more.json_by_hand || (is_own(field) && !field.belongs_to(t.position))) continue;
     const bool of_attention = stands_in(field.more.json, "attn_config.");
@@ -219,7 +219,7 @@ OwnConfig read_own_config(const std::filesystem::path& folder) {
 
 formats::OrderedJson own_config_json(const LanguageModelConfig& config, const Tokenizer* tokenizer) {
   const TransformerConfig& t = config.transformer;
-  const bool uses_alibi = t.position == Position::alibi;
+  const bool uses_alibi = t.position.bias == Position::alibi.bias;
   const bool gated = nn::is_gated(t.block.activation);
   const bool grouped = t.key_heads() != t.attention.heads;
   const bool tanh = t.block.activation == Activation::gelu_tanh;
@@ -247,7 +247,7 @@ formats::OrderedJson own_config_json(const LanguageModelConfig& config, const To
       {"no_bias", !t.block.bias},
       {"norm_type", t.block.norm == Norm::rms_norm ? "rmsnorm" : "layernorm"},
       {"norm_eps", t.block.norm_eps},
-      {"learned_pos_emb", t.position == Position::learned},
+      {"learned_pos_emb", t.position.input == Position::learned.input},
       {"emb_pdrop", t.embedding.dropout},
       {"resid_pdrop", t.block.dropout},
       {"tie_word_embeddings", t.head.tied},

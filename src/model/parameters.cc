@@ -85,7 +85,7 @@ std::vector<ParameterSpec> parameter_specs(const LanguageModelConfig& config) {
 }
 
 std::vector<ParameterSpec> position_specs(const TransformerConfig& config) {
-  return specs_of([&](const VisitParameter& visit) { make_position(config)->declare(visit); });
+  return specs_of([&](const VisitParameter& visit) { Positions(config).declare(visit); });
 }
 
 int64_t elements_of(const std::vector<ParameterSpec>& specs) {

@@ -1,6 +1,5 @@
 // Models of well-known sizes.
 #include <cmath>
-#include <memory>
 
 #include "alibi/language_model.h"
 #include "core/check.h"
@@ -78,9 +77,9 @@ LanguageModelConfig with_position(LanguageModelConfig config, Position position,
   config.transformer.position = position;
   config.train_length = train_length;
   config.transformer.embedding.max_length = 0;
-  const std::unique_ptr<model::PositionMethod> method = model::make_position(config.transformer);
-  method->fit(config.transformer, train_length);
-  const bool scaled = method->scales_embeddings() || config.adaptive.has_value();
+  const model::Positions positions(config.transformer);
+  positions.fit(config.transformer, train_length);
+  const bool scaled = positions.input->scales_embeddings() || config.adaptive.has_value();
   config.transformer.embedding.scale = scaled ? std::sqrt(static_cast<float>(config.transformer.d_model)) : 1.0f;
   return config;
 }

@@ -24,29 +24,25 @@ Tensor checked_input(const Tensor& x, const TransformerConfig& config, DType typ
 
 }  // namespace
 
-std::vector<AttentionOptions> model::biases_of(const PositionMethod& position, const TransformerConfig& config,
+std::vector<AttentionOptions> model::biases_of(const PositionBias& bias, const TransformerConfig& config,
                                                const Pass& text, int64_t tokens) {
   int64_t distances = std::max<int64_t>(1, text.position + tokens);
   if (config.attention.sliding_window > 0) distances = std::min(distances, config.attention.sliding_window);
-  std::vector<AttentionOptions> biases = position.biases(distances);
-  for (AttentionOptions& bias : biases) {
-    bias.causal = config.attention.causal;
-    bias.softmax_scale = static_cast<float>(config.attention.softmax_scale);
-    bias.sliding_window = config.attention.sliding_window;
-    if (text.position_scale == 1) continue;
-    for (float& slope : bias.alibi_slopes) slope *= text.position_scale;
-    for (float& slope : bias.alibi_slopes_after) slope *= text.position_scale;
+  std::vector<AttentionOptions> biases = bias.biases(distances, text.position_scale);
+  for (AttentionOptions& options : biases) {
+    options.causal = config.attention.causal;
+    options.softmax_scale = static_cast<float>(config.attention.softmax_scale);
+    options.sliding_window = config.attention.sliding_window;
   }
   return biases;
 }
 
-model::TransformerLayers::TransformerLayers(const TransformerConfig& config_in)
-    : config(config_in), position(model::make_position(config)) {
-  for (int i = 0; i < config.layers; ++i) blocks.emplace_back(config, *position, i);
+model::TransformerLayers::TransformerLayers(const TransformerConfig& config_in) : config(config_in), positions(config) {
+  for (int i = 0; i < config.layers; ++i) blocks.emplace_back(config, positions, i);
 }
 
 void model::TransformerLayers::declare(const model::VisitParameter& visit) {
-  position->declare(visit);
+  positions.declare(visit);
   if (config.embedding.norm) embedding_norm.declare(visit, "norm_e", config, config.d_model);
   for (model::Block& block : blocks) block.declare(visit);
   if (config.head.final_norm) final_norm.declare(visit, "norm_f", config, config.d_model);
@@ -80,7 +76,7 @@ Tensor Transformer::State::forward(const Tensor& x_in, model::Keep keep, model::
     for (size_t i = 0; i + 1 < text.cu_seqlens.size(); ++i) {
       longest = std::max<int64_t>(longest, text.cu_seqlens[i + 1] - text.cu_seqlens[i]);
     }
-    text.biases = model::biases_of(*position, config, text, longest);
+    text.biases = model::biases_of(*positions.bias, config, text, longest);
   };
   if (pass.sequences.empty()) begin(pass, length);
   for (size_t i = 0; i < pass.sequences.size(); ++i) begin(*pass.sequences[i], model::part_of(pass, input, i).size(1));
@@ -92,11 +88,11 @@ Tensor Transformer::State::forward(const Tensor& x_in, model::Keep keep, model::
   Tensor entered = x.reshape(input.shape());
   if (pass.sequences.empty()) {
     model::each_sequence(pass, {input, entered},
-                         [&](std::span<Tensor> parts) { position->enter(parts[0], pass.position, parts[1]); });
+                         [&](std::span<Tensor> parts) { positions.input->enter(parts[0], pass.position, parts[1]); });
   }
   for (size_t i = 0; i < pass.sequences.size(); ++i) {
     Tensor part = model::part_of(pass, entered, i);
-    position->enter(model::part_of(pass, input, i), pass.sequences[i]->position, part);
+    positions.input->enter(model::part_of(pass, input, i), pass.sequences[i]->position, part);
   }
   if (config.embedding.norm) {
     if (memory.entry.x.defined()) nn::convert(x, memory.entry.x);
@@ -139,7 +135,7 @@ Tensor Transformer::State::backward(const Tensor& dy, model::Pass& pass) const {
                       &embedding_norm.weight->gradient, model::gradient_of(embedding_norm.bias));
   }
   const Tensor dinput = dx.reshape(dy.shape());
-  position->enter_backward(dinput, pass.position);
+  positions.input->enter_backward(dinput, pass.position);
   return dinput;
 }
 
@@ -151,19 +147,9 @@ Transformer::Transformer(Transformer&&) noexcept = default;
 Transformer& Transformer::operator=(Transformer&&) noexcept = default;
 
 const TransformerConfig& Transformer::config() const { return state_->config; }
-std::vector<std::vector<float>> model::slopes_of(const model::PositionMethod& position,
-                                                 const TransformerConfig& config) {
-  std::vector<std::vector<float>> all;
-  if (config.position != Position::alibi || config.layers == 0) return all;
-  const std::vector<AttentionOptions> biases = position.biases(1);
-  for (size_t layer = 0; layer < static_cast<size_t>(config.layers); ++layer) {
-    const AttentionOptions& bias = biases[biases.size() == 1 ? 0 : layer];
-    all.push_back(bias.alibi_slopes);
-    all.back().insert(all.back().end(), bias.alibi_slopes_after.begin(), bias.alibi_slopes_after.end());
-  }
-  return all;
+std::vector<std::vector<float>> Transformer::slopes() const {
+  return model::slopes_of(*state_->positions.bias, config());
 }
-std::vector<std::vector<float>> Transformer::slopes() const { return model::slopes_of(*state_->position, config()); }
 std::vector<Parameter>& Transformer::parameters() { return state_->parameters; }
 const std::vector<Parameter>& Transformer::parameters() const { return state_->parameters; }
 

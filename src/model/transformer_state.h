@@ -20,7 +20,7 @@ namespace alibi::model {
 /// The layers. Their parameters need not be allocated.
 struct TransformerLayers {
   const TransformerConfig config;
-  std::unique_ptr<PositionMethod> position;
+  Positions positions;
   std::vector<Block> blocks;
   NormLayer embedding_norm, final_norm;
 
@@ -40,8 +40,8 @@ void on_layer_gradients(LanguageModel& model, std::function<void(int layer)> cal
 void divide_sequences(LanguageModel& model, const SequenceRanks* ranks, int64_t length);
 
 /// The options of attention for reading this number of further tokens of a text.
-std::vector<AttentionOptions> biases_of(const PositionMethod& position, const TransformerConfig& config,
-                                        const Pass& text, int64_t tokens);
+std::vector<AttentionOptions> biases_of(const PositionBias& bias, const TransformerConfig& config, const Pass& text,
+                                        int64_t tokens);
 
 }  // namespace alibi::model
 

@@ -40,7 +40,8 @@ std::string slope_text(double slope) {
 
 class HeadPanels {
  public:
-  HeadPanels(const AttentionMap& map, const Theme& theme, bool heading) : map_(map), theme_(theme) {
+  HeadPanels(const AttentionMap& map, const std::string& method, const Theme& theme, bool heading)
+      : map_(map), theme_(theme), colour_(theme.line(method)) {
     int layers = 0, heads = 0;
     for (const HeadAttention& head : map.heads) {
       layers = std::max(layers, head.layer + 1);
@@ -78,7 +79,7 @@ class HeadPanels {
 
  private:
   void draw_legend(Svg& svg, double y) const {
-    svg.path({{kLeft, y - 4}, {kLeft + 24, y - 4}}, {theme_.line("alibi"), 2.2, ""});
+    svg.path({{kLeft, y - 4}, {kLeft + 24, y - 4}}, {colour_, 2.2, ""});
     svg.text({kLeft + 30, y}, "weight of a key in the trained model", {theme_.ink, kUsual});
     const double second = kLeft + 40 + text_width("weight of a key in the trained model", kUsual);
     svg.path({{second, y - 4}, {second + 24, y - 4}}, {theme_.muted, 1.4, "4 3"});
@@ -133,7 +134,7 @@ class HeadPanels {
     if (!fits) name = fmt::format("{}.{}", head->layer + 1, head->head + 1);
     svg.text({corner.x, corner.y - 4}, slope.empty() ? name : name + ": " + slope, {theme_.ink, kSmall});
     draw_line(svg, corner, head->bias, {theme_.muted, 1.4, "4 3"});
-    draw_line(svg, corner, head->weight, {theme_.line("alibi"), 2.2, ""});
+    draw_line(svg, corner, head->weight, {colour_, 2.2, ""});
     const auto all_weights = [](const std::vector<double>& values) {
       return std::all_of(values.begin(), values.end(), is_weight);
     };
@@ -160,6 +161,7 @@ class HeadPanels {
 
   const AttentionMap& map_;
   const Theme& theme_;
+  std::string colour_;
   std::vector<int> rows_, columns_;  // layers and heads that are drawn
   Axis x_, y_;
   double top_ = 0, panel_width_ = 0, width_ = 0, height_ = 0;
@@ -167,9 +169,9 @@ class HeadPanels {
 
 }  // namespace
 
-std::string draw_attention(const AttentionMap& map, const Theme& theme, bool heading) {
+std::string draw_attention(const AttentionMap& map, const std::string& method, const Theme& theme, bool heading) {
   if (map.heads.empty() || map.distances.size() < 2) return "";
-  return HeadPanels(map, theme, heading).draw(heading);
+  return HeadPanels(map, method, theme, heading).draw(heading);
 }
 
 }  // namespace alibi::report

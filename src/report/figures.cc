@@ -22,11 +22,12 @@ namespace {
 /// Approximate width in pixels of the tick and line labels around the plot. It decides which labels fit.
 constexpr double kBesidePlot = 285;
 
-/// The methods in drawing order. ALiBi is drawn last, so it lies on top.
+/// The methods in drawing order. The subject is drawn last, so it lies on top.
 std::vector<const MethodResults*> drawing_order(const CompareResults& results) {
   std::vector<const MethodResults*> order;
   for (const MethodResults& method : results.methods) order.push_back(&method);
-  std::stable_partition(order.begin(), order.end(), [](const auto* method) { return method->name != "alibi"; });
+  std::stable_partition(order.begin(), order.end(),
+                        [](const auto* method) { return !style_of(method->name).is_subject; });
   return order;
 }
 

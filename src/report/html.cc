@@ -277,7 +277,7 @@ std::string position_section(const CompareResults& results) {
 
 std::string attention_section(const CompareResults& results) {
   for (const MethodResults& method : results.methods) {
-    const std::string drawn = draw_attention(method.attention, page_theme(), false);
+    const std::string drawn = draw_attention(method.attention, method.name, page_theme(), false);
     if (drawn.empty()) continue;
     return section(
         "attention", "Where the heads look",
@@ -319,7 +319,9 @@ std::string report_html(const CompareResults& results) {
   if (!results.version.empty()) {
     out += fmt::format("<meta name=\"generator\" content=\"alibi {}\">\n", escape_markup(results.version));
   }
-  out += "<style>" + page_style() + "</style>\n</head>\n<body>\n";
+  std::vector<std::string> methods;
+  for (const MethodResults& method : results.methods) methods.push_back(method.name);
+  out += "<style>" + page_style(methods) + "</style>\n</head>\n<body>\n";
   out +=
       fmt::format("<header>\n<p class=\"kind\">Train short, test long</p>\n<h1>{}</h1>\n<p class=\"verdict\">{}</p>\n",
                   title, verdict_markup(results));
@@ -346,7 +348,7 @@ void write_report(const CompareResults& results, const std::filesystem::path& fo
                                                             {"figure.csv", figure_csv(results)},
                                                             {kReportFile, report_html(results)}};
   for (const MethodResults& method : results.methods) {
-    std::string drawn = draw_attention(method.attention, print_theme(), true);
+    std::string drawn = draw_attention(method.attention, method.name, print_theme(), true);
     if (drawn.empty()) continue;
     files.emplace_back("attention.svg", std::move(drawn));
     break;

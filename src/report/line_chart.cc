@@ -221,9 +221,9 @@ class Drawing {
   void draw_lines() {
     for (size_t s = 0; s < chart_.series.size(); ++s) {
       const Series& series = chart_.series[s];
-      const bool subject = series.method == "alibi";
+      const MethodStyle style = style_of(series.method);
       for (const auto& run : lines_[s]) {
-        svg_.path(run, {theme_.line(series.method), subject ? 2.8 : 2, series.has_not_learned ? "6 5" : ""});
+        svg_.path(run, {theme_.line(series.method), style.is_subject ? 2.8 : 2, series.has_not_learned ? "6 5" : ""});
         if (run.size() == 1 && !chart_.markers) {
           svg_.marker(Marker::circle, run[0], 4, theme_.line(series.method), theme_.ground);
         }
@@ -231,8 +231,8 @@ class Drawing {
       if (!chart_.markers) continue;
       for (const ChartPoint& point : series.points) {
         if (!std::isfinite(point.y)) continue;
-        svg_.marker(style_of(series.method).marker, place(point.x, point.y), subject ? 9 : 8,
-                    theme_.line(series.method), theme_.ground, point.tooltip);
+        svg_.marker(style.marker, place(point.x, point.y), style.is_subject ? 9 : 8, theme_.line(series.method),
+                    theme_.ground, point.tooltip);
       }
     }
   }

@@ -103,9 +103,9 @@ footer p { border-top: 1px solid var(--grid); padding-top: 16px; }
 }
 )css";
 
-std::string method_colors(bool dark) {
+std::string method_colors(const std::vector<MethodStyle>& styles, bool dark) {
   std::string out;
-  for (const MethodStyle& style : kMethodStyles) {
+  for (const MethodStyle& style : styles) {
     out += fmt::format(" --{0}: {1}; --{0}-text: {2};", style.name, dark ? style.dark_line : style.line,
                        dark ? style.dark_text : style.text);
   }
@@ -114,12 +114,16 @@ std::string method_colors(bool dark) {
 
 }  // namespace
 
-std::string page_style() {
+std::string page_style(const std::vector<std::string>& methods) {
+  std::vector<MethodStyle> styles = single_styles();
+  for (const std::string& method : methods) {
+    if (method.find('+') != std::string::npos) styles.push_back(style_of(method));
+  }
   // The printed page has a white background even if the screen is dark.
   return fmt::format(
       "\n:root {{ color-scheme: light dark; {}{} }}\n"
       "@media screen and (prefers-color-scheme: dark) {{ :root {{ {}{} }} }}{}",
-      kLight, method_colors(false), kDark, method_colors(true), kRules);
+      kLight, method_colors(styles, false), kDark, method_colors(styles, true), kRules);
 }
 
 }  // namespace alibi::report

@@ -133,7 +133,7 @@ void Svg::text(SvgPoint at, std::string_view content, const TextStyle& style) {
 std::string Svg::finish() && { return std::move(out_) + "</svg>\n"; }
 
 std::string marker_picture(std::string_view method, const Theme& theme) {
-  const MethodStyle& style = style_of(method);
+  const MethodStyle style = style_of(method);
   const std::string color = theme.line(method);
   std::string shape;
   if (style.marker == Marker::circle) {

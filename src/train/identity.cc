@@ -103,7 +103,7 @@ std::vector<std::string> differences(const formats::OrderedJson& now, const form
   formats::Json ours = formats::Json::parse(now.dump()), before = known;
   const bool same_position = ours.value("position", formats::Json()) == before.value("position", formats::Json());
   for (const model::ConfigField& field : model::config_fields()) {
-    if (same_position || !field.more.position) continue;
+    if (same_position || !field.more.method) continue;
     ours.erase(field.name);  // a field of one position method
     before.erase(field.name);
   }

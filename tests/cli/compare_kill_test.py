@@ -13,7 +13,7 @@ import sys
 
 import kills
 
-SETTINGS = ("--positions", "alibi,none", "--seeds", "2", "--train-length", "16", "--lengths", "16,48,256", "--stride",
+SETTINGS = ("--positions", "none,rotary+alibi", "--seeds", "2", "--train-length", "16", "--lengths", "16,48,256", "--stride",
             "8", "--batch-tokens", "64", "--train-tokens", "4k", "--eval-tokens", "1024", "--sample-tokens", "60", "--dropout",
             "0.1", "--seed", "7")
 OF_THE_MACHINE = {"seconds", "tokens_per_second", "peak_bytes", "eval_peak_bytes", "started", "command", "threads",

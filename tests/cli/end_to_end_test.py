@@ -384,9 +384,23 @@ class EndToEnd(CliTest):
             self.assertIn("opened_as ", text)
         for name in ("report.html", "figure.svg"):
             self.assertGreater((out / name).stat().st_size, 1000)
+        self.assertIn("--rotary-alibi: #", (out / "report.html").read_text())
+        self.check_combination(out / next(m["model_folder"] for m in results["methods"] if m["name"] == "rotary+alibi"))
         checked = subprocess.run([sys.executable, CHECK_RESULTS, out / "results.json", "--methods", ",".join(METHODS),
                                   "--lengths", "16,24,128"], capture_output=True, text=True, check=False)
         self.assertEqual(checked.returncode, 0, checked.stderr)
+
+    def check_combination(self, model):
+        """A model with two position methods in every command that reads models."""
+        self.succeeds("eval", model, self.valid, "--lengths", "16,128", "--one-pass", "--json", self.folder / "both.json")
+        found = self.json_of("both.json")
+        self.assertEqual(found["position"], "rotary+alibi")
+        self.assertLess(abs(found["stream"]["nll"] - found["eval"][-1]["nll"]), 0.2)
+        limit = ("--max-tokens", "700", "--seed", "1", "--json", self.folder / "both.json")
+        self.succeeds("generate", model, "--prompt", "the quick", *limit, "--memory", "2MiB")
+        self.assertGreater(self.json_of("both.json")["evicted"]["keys"], 0)
+        vectors = self.succeeds("embed", model, self.valid, "--whole-files")
+        self.assertEqual(len(vectors.splitlines()), 1)
 
     def test_report_of_two_comparisons(self):
         short = ("--positions", "alibi,none", "--train-length", "8", "--lengths", "8,32", "--train-tokens", "512",

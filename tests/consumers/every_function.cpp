@@ -213,7 +213,9 @@ void from_c() {
 }
 
 void names() {
-  expect(position_from(name_of(Position::alibi)) == Position::alibi, "positions");
+  expect(position_from(name_of(Position::rotary + Position::alibi)) == Position::alibi + Position::rotary &&
+             position_names().back() == "none",
+         "positions");
   expect(activation_from(name_of(Activation::gelu)) == Activation::gelu, "activations");
   expect(norm_from(name_of(Norm::rms_norm)) == Norm::rms_norm, "norms");
   expect(bidirectional_from(name_of(Bidirectional::symmetric)) == Bidirectional::symmetric, "directions");
@@ -389,7 +391,7 @@ void language_model(const std::filesystem::path& folder) {
       "train");
   expect(options.seed == 3 && *model_options.find("layers") == OptionValue(int64_t{2}), "options by name");
   options.precision = Precision::f32;
-  expect(enum_value<Optimizer>(enum_name(Optimizer::nag)) == Optimizer::nag && !enum_list<Position>().empty(), "names");
+  expect(enum_value<Optimizer>(enum_name(Optimizer::nag)) == Optimizer::nag && !enum_list<Norm>().empty(), "names");
   expect(options.steps() == 4 && options.schedule().at(0) > 0 && paper_recipe().steps() > 0, "the plan");
   expect(plan_training(config, options).bytes() > 0, "the plan's memory");
   expect(estimate_seconds(config, options) > 0 && training_flops_per_token(config, 8) > 0, "the plan's time");

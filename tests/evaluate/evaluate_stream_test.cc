@@ -5,6 +5,7 @@
 
 #include "alibi/error.h"
 #include "alibi/evaluate.h"
+#include "positions.h"
 #include "testing.h"
 
 namespace alibi::evaluation {
@@ -18,12 +19,12 @@ LanguageModel streaming_model(Position position, int64_t positions = 5000) {
   return LanguageModel(with_position(config, position, positions), 1);
 }
 
-class Streaming : public testing::TestWithParam<EnumName<Position>> {};
-INSTANTIATE_TEST_SUITE_P(, Streaming, testing::ValuesIn(enum_names<Position>),
-                         [](const auto& test) { return test.param.name; });
+class Streaming : public testing::TestWithParam<Position> {};
+INSTANTIATE_TEST_SUITE_P(, Streaming, testing::ValuesIn(test::position_cases()),
+                         [](const auto& test) { return test::case_name(test.param); });
 
 TEST_P(Streaming, GivesWhatOneWindowGives) {
-  const LanguageModel model = streaming_model(GetParam().value);
+  const LanguageModel model = streaming_model(GetParam());
   for (const int64_t count : {1, 256, 4700}) {
     const Tensor text = test::random_ids({count}, 1, 256);
     const std::span<const int32_t> tokens(text.data<int32_t>(), static_cast<size_t>(count));

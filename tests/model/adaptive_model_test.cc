@@ -9,6 +9,7 @@
 #include "alibi/evaluate.h"
 #include "alibi/train.h"
 #include "core/files.h"
+#include "positions.h"
 #include "temporary_folder.h"
 #include "testing.h"
 
@@ -31,7 +32,7 @@ LanguageModelConfig small_config(Position position = Position::alibi) {
 }
 
 TEST(AdaptiveModel, LossIsMinusTheLogProbabilityAndThoseSumToOne) {
-  for (const auto& [position, name] : enum_names<Position>) {
+  for (const Position& position : test::position_cases()) {
     const LanguageModel model(small_config(position), 1);
     const Tensor ids = random_ids({2, 9}, 1, 257), targets = random_ids({2, 9}, 2, 257);
     const std::vector<float> log_p = model.logits(ids).to_floats(), nll = model.nll(ids, targets);
@@ -167,7 +168,7 @@ TEST(AdaptiveModel, MixedPrecisionStaysNearFloat32) {
 }
 
 TEST(AdaptiveModel, ASavedModelIsTheSameModelToTheBit) {
-  for (const auto& [position, name] : enum_names<Position>) {
+  for (const Position& position : test::position_cases()) {
     const test::TemporaryFolder folder;
     const LanguageModel model(small_config(position), 9);
     model.save(folder.path());

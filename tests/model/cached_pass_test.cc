@@ -4,6 +4,7 @@
 #include "alibi/error.h"
 #include "model/small_transformer.h"
 #include "model/transformer_state.h"
+#include "positions.h"
 #include "testing.h"
 
 namespace alibi::model {
@@ -38,12 +39,12 @@ Tensor in_pieces(const Transformer& model, const Tensor& x, const std::vector<in
   return y;
 }
 
-class CachedPass : public testing::TestWithParam<EnumName<Position>> {};
-INSTANTIATE_TEST_SUITE_P(, CachedPass, testing::ValuesIn(enum_names<Position>),
-                         [](const auto& test) { return test.param.name; });
+class CachedPass : public testing::TestWithParam<Position> {};
+INSTANTIATE_TEST_SUITE_P(, CachedPass, testing::ValuesIn(test::position_cases()),
+                         [](const auto& test) { return test::case_name(test.param); });
 
 TEST_P(CachedPass, PiecesGiveWhatTheWholeGives) {
-  const Transformer model(cached_config(GetParam().value), 7);
+  const Transformer model(cached_config(GetParam()), 7);
   const Tensor x = test::random_tensor({2, 90, 24}, 1), whole = model(x);
   EXPECT_TRUE(test::same_bits(in_pieces(model, x, {90}, DType::float32), whole));
   for (const std::vector<int64_t>& pieces :
@@ -56,7 +57,7 @@ TEST_P(CachedPass, PiecesGiveWhatTheWholeGives) {
 }
 
 TEST_P(CachedPass, PiecesGiveWhatTheWholeGivesInBfloat16) {
-  Transformer model(cached_config(GetParam().value), 7);
+  Transformer model(cached_config(GetParam()), 7);
   model.set_precision(Precision::bf16);
   const Tensor x = test::random_tensor({2, 50, 24}, 1), whole = model(x);
   EXPECT_TRUE(test::max_abs_diff(in_pieces(model, x, {20, 1, 1, 28}, DType::bfloat16), whole) <= 6e-2);

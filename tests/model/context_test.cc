@@ -10,6 +10,7 @@
 
 #include "alibi/error.h"
 #include "alibi/language_model.h"
+#include "positions.h"
 #include "testing.h"
 
 namespace alibi::model {
@@ -30,12 +31,12 @@ Tensor part_of(const Tensor& ids, int64_t begin, int64_t end) {
   return Tensor::view(ids.data<int32_t>() + begin, {1, end - begin}, DType::int32);
 }
 
-class ContextOf : public testing::TestWithParam<EnumName<Position>> {};
-INSTANTIATE_TEST_SUITE_P(, ContextOf, testing::ValuesIn(enum_names<Position>),
-                         [](const auto& test) { return test.param.name; });
+class ContextOf : public testing::TestWithParam<Position> {};
+INSTANTIATE_TEST_SUITE_P(, ContextOf, testing::ValuesIn(test::position_cases()),
+                         [](const auto& test) { return test::case_name(test.param); });
 
 TEST_P(ContextOf, PiecesGiveWhatTheWholeGives) {
-  const LanguageModel model = reader(GetParam().value);
+  const LanguageModel model = reader(GetParam());
   const Tensor ids = test::random_ids({1, long_text}, 1, 257), targets = test::random_ids({1, long_text}, 5, 257);
   const std::vector<float> whole = model.nll(ids, targets);
   for (const std::vector<int64_t>& ends :
@@ -57,7 +58,7 @@ TEST_P(ContextOf, PiecesGiveWhatTheWholeGives) {
 }
 
 TEST_P(ContextOf, HalfTheMemoryAndBfloat16AreRounding) {
-  LanguageModel model = reader(GetParam().value);
+  LanguageModel model = reader(GetParam());
   const Tensor ids = test::random_ids({1, 300}, 1, 257), targets = test::random_ids({1, 300}, 5, 257);
   const auto in_pieces = [&](Context context) {
     std::vector<float> nll = model.nll(part_of(ids, 0, 200), part_of(targets, 0, 200), context);
@@ -77,7 +78,7 @@ TEST_P(ContextOf, HalfTheMemoryAndBfloat16AreRounding) {
 }
 
 TEST_P(ContextOf, ForkedAndRewoundOnesGiveTheBitsOfFreshOnes) {
-  const LanguageModel model = reader(GetParam().value);
+  const LanguageModel model = reader(GetParam());
   const Tensor ids = test::random_ids({1, 230}, 1, 257), others = test::random_ids({1, 30}, 9, 257);
   const auto read_to = [&](Context& context, std::initializer_list<int64_t> ends) {
     Tensor logits;
@@ -146,7 +147,7 @@ TEST(ContextErrors, EncodersHaveNone) {
 }
 
 TEST_P(ContextOf, TextsAtDifferentPlacesAreReadTogether) {
-  const LanguageModel model = reader(GetParam().value);
+  const LanguageModel model = reader(GetParam());
   const std::vector<int64_t> lengths = {1, 300, 70, 299, 2};
   const auto batch = static_cast<int64_t>(lengths.size());
   const Tensor prompts = test::random_ids({batch, 300}, 1, 257), more = test::random_ids({batch, 7}, 2, 257);

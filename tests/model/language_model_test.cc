@@ -8,6 +8,7 @@
 #include "alibi/evaluate.h"
 #include "alibi/runtime.h"
 #include "core/files.h"
+#include "positions.h"
 #include "temporary_folder.h"
 #include "testing.h"
 
@@ -140,7 +141,7 @@ TEST(LanguageModel, PrecisionMayBeSwitchedBetweenSteps) {
 }
 
 TEST(LanguageModel, ASavedModelIsTheSameModelToTheBit) {
-  for (const auto& [position, name] : enum_names<Position>) {
+  for (const Position& position : test::position_cases()) {
     const TemporaryFolder folder;
     const LanguageModel model(language_model_config(position), 9);
     model.save(folder.path());

@@ -67,7 +67,9 @@ TEST(LongText, HasTheStatesOfTheWholeText) {
          t.embedding.norm = true;
        }},
       {"no final norm", [](auto& t) { t.head.final_norm = false; }},
-      {"window", [](auto& t) { t.attention.sliding_window = 70; }}};
+      {"window", [](auto& t) { t.attention.sliding_window = 70; }},
+      {"rotation", [](auto& t) { t.position = Position::rotary + Position::alibi; }},
+      {"sines", [](auto& t) { t.position = Position::sinusoidal + Position::alibi; }}};
   for (const auto& [name, change] : variants) {
     const LanguageModel model = small_model(change);
     const Tensor whole = model.hidden(Tensor::from(ids, {1, std::ssize(ids)})).reshape({std::ssize(ids), 32});
@@ -109,7 +111,7 @@ TEST(LongText, NeedsABoundOfFarKeys) {
   EXPECT_FALSE(has_long_texts(model));
   const std::vector<int32_t> ids = some_ids(10);
   test::expect_error([&] { each_state(model, {.ids = ids, .types = {}}, [](int64_t, const Tensor&) {}); },
-                     "expected ALiBi with a tolerance");
+                     "expected a bias like ALiBi's and a tolerance");
 }
 
 TEST(LongText, EmbeddingsAndSpansAreThoseOfTheWholeText) {

@@ -2,6 +2,7 @@
 
 #include "alibi/error.h"
 #include "alibi/train.h"
+#include "positions.h"
 #include "testing.h"
 
 namespace alibi::model {
@@ -48,7 +49,7 @@ TEST(Presets, ParametersAreCountedWithoutMakingThem) {
     base.transformer.d_model = 48;
     base.transformer.attention.heads = 6;
     if (adaptive) base.adaptive = AdaptiveConfig{{20, 100}, 4, 0};
-    for (const auto& [position, name] : enum_names<Position>) {
+    for (const Position& position : test::position_cases()) {
       expect_counted(with_position(base, position, 37));
     }
     for (const bool bias : {false, true}) {

@@ -9,6 +9,7 @@
 #include "alibi/transformer.h"
 #include "model/position.h"
 #include "model/small_transformer.h"
+#include "positions.h"
 #include "testing.h"
 
 namespace alibi::model {
@@ -20,19 +21,19 @@ TEST(Transformer, WhatPositionMethodsShareStartsTheSame) {
   TransformerConfig config = small_transformer();
   config.position = Position::alibi;
   const Transformer alibi(config, 3);
-  for (const auto& entry : enum_names<Position>) {
-    config.position = entry.value;
-    config.embedding.max_length = entry.value == Position::learned ? 16 : 0;
+  for (const Position& position : test::position_cases()) {
+    config.position = position;
+    config.embedding.max_length = position == Position::learned ? 16 : 0;
     const Transformer other(config, 3);
     size_t shared = 0;
     for (const Parameter& one : alibi.parameters()) {
       for (const Parameter& same : other.parameters()) {
         if (one.name != same.name) continue;
         ++shared;
-        EXPECT_EQ(one.value.to_floats(), same.value.to_floats()) << entry.name << " " << one.name;
+        EXPECT_EQ(one.value.to_floats(), same.value.to_floats()) << name_of(position) << " " << one.name;
       }
     }
-    EXPECT_EQ(shared, alibi.parameters().size()) << entry.name;
+    EXPECT_EQ(shared, alibi.parameters().size()) << name_of(position);
   }
 }
 
@@ -44,7 +45,7 @@ TEST(Transformer, SlopesOfEncoders) {
     config.attention.heads = heads;
     config.attention.causal = false;
     config.attention.bidirectional = form;
-    const AttentionOptions options = make_position(config)->biases(1).front();
+    const AttentionOptions options = Positions(config).bias->biases(1, 1).front();
     return std::pair(options.alibi_slopes, options.alibi_slopes_after);
   };
   const auto is = [](std::vector<float> before, std::vector<float> after) { return std::pair(before, after); };

@@ -6,6 +6,7 @@
 #include "alibi/runtime.h"
 #include "model/small_transformer.h"
 #include "model/transformer_state.h"
+#include "positions.h"
 #include "testing.h"
 
 namespace alibi::model {
@@ -23,8 +24,11 @@ struct Case {
 
 std::vector<Case> cases() {
   std::vector<Case> all;
-  for (const auto& [position, name] : enum_names<Position>) {
-    all.push_back({name, small_transformer(position)});
+  for (const Position& position : test::position_cases()) {
+    all.push_back({test::case_name(position), small_transformer(position)});
+    if (position == Position::alibi) continue;  // its forms for encoders are below
+    all.push_back({"encoder_" + test::case_name(position), small_transformer(position)});
+    all.back().config.attention.causal = false;
   }
   TransformerConfig config = small_transformer();
   config.block.activation = Activation::swiglu;
@@ -50,10 +54,6 @@ std::vector<Case> cases() {
     config.attention.bidirectional = form;
     all.push_back({std::string("encoder_") + name_of(form), config});
   }
-  config = small_transformer();
-  config.attention.causal = false;
-  config.position = Position::t5;
-  all.push_back({"encoder_t5", config});
   config = small_transformer();
   config.attention.slope_training = SlopeTraining::learned;
   all.push_back({"learned_slopes", config});

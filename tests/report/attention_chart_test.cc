@@ -30,18 +30,18 @@ size_t times_in(const std::string& text, const std::string& part) {
 }
 
 TEST(AttentionChart, HasAPanelForEachHeadUpToEight) {
-  const std::string drawn = draw_attention(sample_map(2, 3), print_theme(), true);
+  const std::string drawn = draw_attention(sample_map(2, 3), "alibi", print_theme(), true);
   EXPECT_NO_THROW(testing::read_markup(drawn));
   EXPECT_EQ(times_in(drawn, "layer 1, head"), 3u);
   EXPECT_EQ(times_in(drawn, "layer 2, head"), 3u);
   EXPECT_NE(drawn.find(": 2^-2"), std::string::npos);
   EXPECT_EQ(drawn.find("nan"), std::string::npos);
-  const std::string many = draw_attention(sample_map(24, 1), print_theme(), false);
+  const std::string many = draw_attention(sample_map(24, 1), "alibi", print_theme(), false);
   EXPECT_EQ(times_in(many, "head 1: 2^0"), 8u);
   EXPECT_NE(many.find("layer 24, head 1"), std::string::npos);
 }
 
-TEST(AttentionChart, NothingMeasuredIsNothingDrawn) { EXPECT_EQ(draw_attention({}, print_theme(), true), ""); }
+TEST(AttentionChart, NothingMeasuredIsNothingDrawn) { EXPECT_EQ(draw_attention({}, "alibi", print_theme(), true), ""); }
 
 }  // namespace
 }  // namespace alibi::report

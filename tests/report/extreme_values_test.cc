@@ -84,7 +84,7 @@ std::string bad_number(const std::string& text) {
 void expect_bounded(const CompareResults& results) {
   const std::string page = report_html(results);
   std::vector<std::string> drawings = {figure_svg(results),
-                                       draw_attention(results.methods[0].attention, print_theme(), true)};
+                                       draw_attention(results.methods[0].attention, "alibi", print_theme(), true)};
   for (const BarChart& chart : cost_charts(results)) drawings.push_back(draw(chart, page_theme()));
   for (const std::string& svg : drawings) {
     EXPECT_LT(svg.size(), 60'000u);
@@ -204,9 +204,9 @@ TEST(ExtremeValues, AGapHasANote) {
   EXPECT_NE(report_html(results).find("Not drawn: none at 2,048 (1.00e+300); alibi at 160 (1.00e+300)."),
             std::string::npos);
   EXPECT_NE(figure_svg(results).find("Some values are not drawn; figure.csv contains them"), std::string::npos);
-  EXPECT_NE(
-      draw_attention(results.methods[0].attention, print_theme(), true).find("some values are not attention weights"),
-      std::string::npos);
+  EXPECT_NE(draw_attention(results.methods[0].attention, "alibi", print_theme(), true)
+                .find("some values are not attention weights"),
+            std::string::npos);
   EXPECT_EQ(perplexity_chart(testing::sample_results()).gaps, "");
 }
 

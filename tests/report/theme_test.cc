@@ -2,20 +2,21 @@
 
 #include <gtest/gtest.h>
 
-#include "alibi/transformer.h"
+#include "positions.h"
 
 namespace alibi::report {
 namespace {
 
 TEST(Theme, EachPositionMethodHasItsOwnColour) {
-  for (const auto& [position, name] : enum_names<Position>) {
-    const MethodStyle& style = style_of(name);
-    EXPECT_EQ(style.name, name) << "kMethodStyles in src/report/theme.h has no entry for it";
-    for (const auto& [other_position, other_name] : enum_names<Position>) {
+  for (const Position& position : test::position_cases()) {
+    const std::string name = name_of(position);
+    const MethodStyle style = style_of(name);
+    EXPECT_EQ(style.name.find("other"), std::string::npos) << name << " has no style in src/model/positions";
+    for (const Position& other_position : test::position_cases()) {
       if (position == other_position) continue;
-      const MethodStyle& other = style_of(other_name);
-      EXPECT_NE(style.line, other.line) << name << " and " << other_name;
-      EXPECT_NE(style.dark_line, other.dark_line) << name << " and " << other_name;
+      const MethodStyle other = style_of(name_of(other_position));
+      EXPECT_NE(style.line, other.line) << name << " and " << name_of(other_position);
+      EXPECT_NE(style.dark_line, other.dark_line) << name << " and " << name_of(other_position);
     }
   }
 }

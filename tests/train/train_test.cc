@@ -10,6 +10,7 @@
 #include "alibi/error.h"
 #include "alibi/runtime.h"
 #include "nn/products.h"
+#include "positions.h"
 #include "temporary_folder.h"
 #include "testing.h"
 #include "train/batches.h"
@@ -61,7 +62,7 @@ TEST(BlockOrder, IsShuffledFromSeedAndEpoch) {
 }
 
 TEST(Train, LearnsWhatIsThereToLearn) {
-  for (const auto& [position, name] : enum_names<Position>) {
+  for (const Position& position : test::position_cases()) {
     LanguageModel model = small_model(position);
     const TrainResult result = train(model, stream(3008), short_run());
     ASSERT_EQ(result.loss.size(), 30u);

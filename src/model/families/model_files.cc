@@ -122,16 +122,15 @@ std::vector<DType> ModelFiles::types() const {
 
 std::vector<std::vector<float>> ModelFiles::slopes() const {
   const TransformerConfig& transformer = config.transformer;
-  const std::unique_ptr<PositionMethod> position = make_position(transformer);
-  if (transformer.position != Position::alibi) return {};
+  const Positions positions(transformer);
   std::vector<Parameter> own =
-      make_parameters([&](const VisitParameter& visit) { position->declare(visit); }, std::nullopt);
+      make_parameters([&](const VisitParameter& visit) { positions.bias->declare(visit); }, std::nullopt);
   for (Parameter& parameter : own) {
     const std::string tensor = "transformer." + parameter.name;
     parameter.value = Tensor::empty(weights->info(tensor).shape);
     weights->load_finite_into(tensor, parameter.value);
   }
-  return slopes_of(*position, transformer);
+  return slopes_of(*positions.bias, transformer);
 }
 
 ModelFiles open_model(const std::filesystem::path& path) {

@@ -40,10 +40,7 @@ LanguageModelConfig ModelRecipe::config(int64_t train_length, std::optional<int>
     config = with_position(config, position, train_length);
     if (keep_embedding_scale) config.transformer.embedding.scale = scale;
     TransformerConfig& t = config.transformer;
-    if (position == Position::t5) {
-      t.attention.t5_max_distance =
-          std::max(static_cast<int>(std::min<int64_t>(train_length, INT32_MAX) / 4), t.attention.t5_buckets);
-    }
+    model::Positions(t).set_defaults(t, train_length);
     options.apply_to(config);  // applied again last, because given options override the method's defaults
     if (tokens) config = with_vocab_size(config, *tokens);
   }

@@ -316,7 +316,7 @@ TEST(Eviction, RefusesWhatMakesNoSense) {
   refuses(model, {.eviction_tolerance = 0}, "eviction_tolerance is 0");
   refuses(model, {.eviction_tolerance = 1}, "eviction_tolerance is 1");
   for (const Position position : {Position::rotary, Position::sinusoidal, Position::t5, Position::none}) {
-    refuses(steep_reader(8, position), {.memory = 1 << 20}, "only alibi can evict keys");
+    refuses(steep_reader(8, position), {.memory = 1 << 20}, "put no bound on what far keys weigh");
   }
 }
 
