@@ -14,7 +14,6 @@
 #include "core/files.h"
 #include "formats/json.h"
 #include "numbers.h"
-#include "outline.h"
 #include "places.h"
 #include "ranks.h"
 #include "suggestion.h"
@@ -57,12 +56,12 @@ void add_inputs_of(const CLI::Option& option) {
   for (const std::string& word : option.results()) add_input(word, name);
 }
 
-/// The keys of an option in a file of options: "text" for TEXT, "learning-rate" for --learning-rate, and former names.
-std::vector<std::string> keys_of(const CLI::Option& option) {
-  if (!option.get_lnames().empty()) return option.get_lnames();
+/// The key of an option in a file of options: "text" for TEXT, "learning-rate" for --learning-rate.
+std::string key_of(const CLI::Option& option) {
+  if (!option.get_lnames().empty()) return option.get_lnames().front();
   std::string name = option.get_name();
   std::transform(name.begin(), name.end(), name.begin(), [](char c) { return static_cast<char>(std::tolower(c)); });
-  return {name};
+  return name;
 }
 
 /// The words as they would be on the command line.
@@ -192,9 +191,8 @@ void Command::read_options(const std::string& json_file, const std::vector<std::
   const formats::JsonObject file = formats::read_json_object(json_file);
   std::map<std::string, CLI::Option*> known;
   for (CLI::Option* option : app_->get_options()) {
-    for (const std::string& key : keys_of(*option)) {
-      if (std::find(refused.begin(), refused.end(), key) == refused.end()) known[key] = option;
-    }
+    const std::string key = key_of(*option);
+    if (std::find(refused.begin(), refused.end(), key) == refused.end()) known[key] = option;
   }
   std::vector<std::string> names;
   for (const auto& entry : known) names.push_back(entry.first);
@@ -209,10 +207,8 @@ void Command::read_options(const std::string& json_file, const std::vector<std::
     const auto& excluded = option->get_excludes();
     if (!file.has(key) || is_given(option) || std::any_of(excluded.begin(), excluded.end(), is_given)) continue;
     for (const CLI::Option* other : excluded) {
-      for (const std::string& other_key : keys_of(*other)) {
-        check_usage(!file.has(other_key), "[config] {}: '{}' and '{}' exclude each other; give only one of them",
-                    json_file, key, other_key);
-      }
+      check_usage(!file.has(key_of(*other)), "[config] {}: '{}' and '{}' exclude each other; give only one of them",
+                  json_file, key, key_of(*other));
     }
     settings.emplace_back(option, key);
   }
@@ -233,7 +229,7 @@ void Command::read_options(const std::string& json_file, const std::vector<std::
 nlohmann::ordered_json Command::given_options(const std::vector<std::string>& left_out) const {
   auto given = nlohmann::ordered_json::object();
   for (const CLI::Option* option : app_->get_options()) {
-    const std::string key = keys_of(*option).front();
+    const std::string key = key_of(*option);
     if (option->count() == 0 || std::find(left_out.begin(), left_out.end(), key) != left_out.end()) continue;
     if (option->get_expected_max() == 0) {
       given[key] = true;
@@ -320,55 +316,13 @@ bool is_rare(const CLI::Option& option) {
   return known != more().end() && known->second.rare;
 }
 
+std::vector<std::string> known_values(const CLI::Option& option) {
+  const auto known = more().find(&option);
+  return known == more().end() ? std::vector<std::string>() : known->second.choices;
+}
+
 CLI::App& add_command_group(CLI::App& app, const std::string& name, const std::string& description) {
   return *app.add_subcommand(name, description)->require_subcommand(1);
-}
-
-namespace {
-
-OptionOutline outline_of(const CLI::Option& option) {
-  OptionOutline outline;
-  outline.names = shown_names(option);
-  if (option.get_positional()) outline.names = {option.get_name()};
-  if (option.get_expected_max() > 0) outline.value = option.get_type_name();
-  if (option.get_positional() && outline.value.empty()) outline.value = option.get_name();
-  outline.value_optional = outline.value.starts_with('[');
-  if (outline.value_optional) outline.value = outline.value.substr(1, outline.value.size() - 2);
-  outline.required = option.get_required();
-  outline.help = option.get_description();
-  outline.group = option.get_group();
-  outline.is_list = option.get_delimiter() != '\0';
-  outline.repeats = option.get_expected_max() > 1 && !outline.is_list;
-  const auto known = more().find(&option);
-  if (known != more().end()) outline.choices = known->second.choices;
-  return outline;
-}
-
-}  // namespace
-
-CommandOutline outline_of(const CLI::App& app, const std::string& path) {
-  CommandOutline outline;
-  outline.path = path;
-  outline.name = app.get_name();
-  outline.help = app.get_description();
-  outline.footer = app.get_footer();
-  for (const CLI::Option* option : app.get_options()) {
-    if (option->get_group().empty()) continue;  // hidden option
-    (option->get_positional() ? outline.arguments : outline.options).push_back(outline_of(*option));
-  }
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
-    outline.commands.push_back(outline_of(*command, path + "/" + command->get_name()));
-  }
-  return outline;
-}
-
-std::vector<const CommandOutline*> CommandOutline::all() const {
-  std::vector<const CommandOutline*> below;
-  for (const CommandOutline& command : commands) {
-    below.push_back(&command);
-    for (const CommandOutline* deeper : command.all()) below.push_back(deeper);
-  }
-  return below;
 }
 
 }  // namespace alibi::cli

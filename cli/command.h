@@ -1,5 +1,4 @@
-// A subcommand and its options. All commands check and describe common options in the same way. Only two files include
-// the parser's large header.
+// A subcommand and its options. All commands check and describe common options in the same way.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +12,8 @@
 
 namespace CLI {
 class App;
-}
+class Option;
+}  // namespace CLI
 
 namespace alibi::cli {
 
@@ -60,7 +60,7 @@ class Command {
   /// MODEL and the arguments of texts() are such options.
   void reads(const std::string& name);
   void exclude(const std::string& name, const std::string& other);
-  /// The values of an option, for completion (outline.h). This function does not restrict the accepted values.
+  /// The values of an option, for completion. This function does not restrict the accepted values.
   void choices(const std::string& name, std::vector<std::string> values);
 
   /// Shows the option in `--help all` only.
@@ -81,7 +81,7 @@ class Command {
 
   std::string full_name() const;
   /// Sets the function that is called after the whole command line has been parsed. Values after a list, as in
-  /// `--lengths 128 256`, are refused before (outline.h). Under mpirun the command is refused, because each process
+  /// `--lengths 128 256`, are refused before. Under mpirun the command is refused, because each process
   /// would do all of the work and write the same files.
   void runs(std::function<void()> body);
   /// The same for a command that divides its work over the ranks of mpirun. `body` calls join_ranks().
@@ -93,6 +93,15 @@ class Command {
 
 /// "alibi bench train"
 std::string full_name(const CLI::App& app);
+/// "-o" and "--out".
+std::vector<std::string> shown_names(const CLI::Option& option);
+/// Set by Command::choices().
+std::vector<std::string> known_values(const CLI::Option& option);
+/// Whether only `--help all` shows the option.
+bool is_rare(const CLI::Option& option);
+/// If one of the arguments is no file but a value of a list option that was given, as in `--lengths 128 256`, a message
+/// that says how lists are written; else "".
+std::string values_after_list(const CLI::App& command, const std::vector<std::string>& words);
 
 /// Adds a command that only contains other commands. Add these to the returned app.
 CLI::App& add_command_group(CLI::App& app, const std::string& name, const std::string& description);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace CLI {
 class App;
@@ -24,6 +25,8 @@ void add_info(CLI::App& app);
 void add_convert(CLI::App& app);
 void add_bench(CLI::App& app);
 void add_completion(CLI::App& app);
+/// The output of the hidden command `alibi __complete WORD...`.
+std::string completed(const CLI::App& app, std::vector<std::string> words);
 
 /// The command line as typed, quoted for a shell.
 const std::string& command_line();

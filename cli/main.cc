@@ -10,9 +10,9 @@
 #include <cstdio>
 #include <exception>
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <new>
+#include <set>
 #include <sstream>
 #include <string>
 
@@ -22,7 +22,6 @@
 #include "command.h"
 #include "commands.h"
 #include "core/memory_reserve.h"
-#include "outline.h"
 #include "output.h"
 #include "ranks.h"
 #include "stop_signals.h"
@@ -55,19 +54,14 @@ const CLI::App& called(const CLI::App& app) {
   return deeper.empty() ? app : called(*deeper.front());
 }
 
-/// The option that the typed word means, by its current name; "" if none is like it.
+/// The option that the typed word means; "" if none is like it.
 std::string suggested_option(const std::string& word, const CLI::App& command) {
-  std::map<std::string, std::string> known;  // each name, and the current name of its option
+  std::set<std::string> names;  // in alphabetical order, as suggested() prefers the first
   for (const CLI::Option* option : command.get_options()) {
     if (option->get_group().empty()) continue;  // hidden option
-    const std::vector<std::string> shown = shown_names(*option);
-    for (const std::string& name : shown) known[name] = name;
-    for (const std::string& name : option->get_lnames()) known["--" + name] = shown.back();
+    for (const std::string& name : shown_names(*option)) names.insert(name);
   }
-  std::vector<std::string> names;
-  for (const auto& entry : known) names.push_back(entry.first);
-  const std::string name = suggested(word, names);
-  return name.empty() ? "" : known.at(name);
+  return suggested(word, {names.begin(), names.end()});
 }
 
 std::vector<std::string> names_of_commands(const CLI::App& command) {
@@ -183,6 +177,11 @@ int run(int argc, char** argv) {
   add_convert(app);
   add_bench(app);
   add_completion(app);
+  if (argc > 1 && argv[1] == std::string_view("__complete")) {
+    say_text(completed(app, {argv + 2, argv + argc}));
+    finish_output();
+    return 0;
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& asked) {  // --help, --version
