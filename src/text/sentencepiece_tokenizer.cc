@@ -11,7 +11,6 @@
 #include "text/hash.h"
 #include "text/text_encoding.h"
 #include "text/tokenizer_files.h"
-#include "text/tokenizers/sentencepiece_model.h"
 #include "text/units.h"
 
 namespace alibi::text {
@@ -27,14 +26,13 @@ constexpr size_t kMostBytes = size_t{64} << 20;
 /// U+2581, which SentencePiece writes for a space. The character itself would be decoded to a space.
 constexpr std::string_view kSpaceMark = "\xe2\x96\x81";
 
-std::string with_spaces(std::string_view piece) {
-  std::string text;
-  for (size_t at = 0; at < piece.size();) {
-    const bool space = piece.substr(at).starts_with(kSpaceMark);
-    text += space ? ' ' : piece[at];
-    at += space ? kSpaceMark.size() : 1;
-  }
-  return text;
+/// A model whose pieces can spell any text.
+SentencePieceModel read_lossless(std::string_view bytes, const std::string& where) {
+  SentencePieceModel model = read_sentencepiece_model(bytes, where);
+  const std::string loss = why_not_lossless(model);
+  check(loss.empty(), "[tokenizer] {}: {}", where, loss);
+  model.unknown_surface = "\xef\xbf\xbd";  // U+FFFD
+  return model;
 }
 
 /// Length of leading spaces and of the characters after them up to the next space.
@@ -120,32 +118,9 @@ formats::Json tokenizer_json(const SentencePieceModel& model) {
 }  // namespace
 
 SentencePieceTokenizer::SentencePieceTokenizer(std::string model, const std::string& where)
-    : model_(std::move(model)), bytes_(256) {
-  using Type = SentencePieceModel::Type;
-  const SentencePieceModel read = read_sentencepiece_model(model_, where);
-  const std::string loss = why_not_lossless(read);
-  check(loss.empty(), "[tokenizer] {}: {}", where, loss);
-  kind_ = read.algorithm == SentencePieceModel::Algorithm::bpe ? "bpe" : "unigram";
-  for (const SentencePieceModel::Piece& piece : read.pieces) {
-    const int32_t id = static_cast<int32_t>(texts_.size());
-    std::string& text = texts_.emplace_back();
-    if (piece.type == Type::normal) text = with_spaces(piece.text);
-    has_space_ |= text == " ";
-    const size_t letter = text.find_first_not_of(' ');
-    words_apart_ &= letter == std::string::npos || text.find(' ', letter) == std::string::npos;
-    if (piece.type == Type::unknown) text = "\xef\xbf\xbd";  // U+FFFD
-    if (piece.type == Type::control && piece.text == kPieceEndOfText) end_of_text_ = id;
-    if (piece.type == Type::byte) {
-      const int byte = std::stoi(piece.text.substr(3, 2), nullptr, 16);
-      text = static_cast<char>(byte);
-      bytes_[static_cast<size_t>(byte)] = id;
-    }
-  }
-  check(end_of_text_ >= 0, "[tokenizer] {}: no control piece is named {}", where, kPieceEndOfText);
-  const sentencepiece::util::Status status = processor_.LoadFromSerializedProto(tokenizers::without_self_test(model_));
-  check(status.ok(), "[tokenizer] {}: {}", where, status.ToString());
-  check(processor_.GetPieceSize() == vocab_size(), "[tokenizer] {}: the library reads {} pieces, expected {}", where,
-        processor_.GetPieceSize(), vocab_size());
+    : model_(std::move(model)), engine_(read_lossless(model_, where), where) {
+  check(engine_.is_special(kPieceEndOfText), "[tokenizer] {}: no control piece is named {}", where, kPieceEndOfText);
+  end_of_text_ = *engine_.id_of(kPieceEndOfText);
 }
 
 std::shared_ptr<const SentencePieceTokenizer> SentencePieceTokenizer::load(const std::filesystem::path& file) {
@@ -171,11 +146,11 @@ void SentencePieceTokenizer::encode_unit(std::string_view unit, Known& known, st
   for (size_t at = 0; at < unit.size();) {
     size_t length = utf8_sequence_length(unit, at);
     const bool plain = length > 0 && unit[at] != '\n' && unit[at] != '\0' && unit.substr(at, length) != kSpaceMark &&
-                       (has_space_ || unit[at] != ' ');
+                       (unit[at] != ' ' || engine_.id_of(kSpaceMark));
     if (length == 0) length = 1;
     if (!plain) {
       encode_characters(unit.substr(begin, at - begin), known, ids);
-      for (const char byte : unit.substr(at, length)) ids.push_back(bytes_[static_cast<unsigned char>(byte)]);
+      for (const char byte : unit.substr(at, length)) ids.push_back(engine_.id_of_byte(byte));
       begin = at + length;
     }
     at += length;
@@ -186,21 +161,13 @@ void SentencePieceTokenizer::encode_unit(std::string_view unit, Known& known, st
 void SentencePieceTokenizer::encode_characters(std::string_view characters, Known& known,
                                                std::vector<int32_t>& ids) const {
   while (!characters.empty()) {
-    const std::string_view word = characters.substr(0, words_apart_ ? word_length(characters) : characters.size());
+    const std::string_view word =
+        characters.substr(0, engine_.words_apart() ? word_length(characters) : characters.size());
     characters.remove_prefix(word.size());
     const auto [entry, is_new] = known.try_emplace(word);
-    if (is_new) {
-      const sentencepiece::util::Status status = processor_.Encode(word, &entry->second);
-      check(status.ok(), "[tokenizer] {}", status.ToString());
-    }
+    if (is_new) entry->second = engine_.encode(word, false);
     ids.insert(ids.end(), entry->second.begin(), entry->second.end());
   }
-}
-
-std::string SentencePieceTokenizer::decode_known(std::span<const int32_t> ids, const DecodeOptions*) const {
-  std::string text;
-  for (const int32_t id : ids) text += texts_[static_cast<size_t>(id)];
-  return text;
 }
 
 void SentencePieceTokenizer::save(const std::filesystem::path& folder) const {

@@ -1,19 +1,19 @@
-// Subword tokenizers of the SentencePiece library: byte-pair encoding or a unigram language model.
+// Subword tokenizers that the SentencePiece library trains: byte-pair encoding or a unigram language model.
 #pragma once
-
-#include <sentencepiece_processor.h>
 
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
 #include "alibi/tokenizer.h"
+#include "text/tokenizers/sentencepiece.h"
 
 namespace alibi::text {
 
@@ -26,30 +26,27 @@ class SentencePieceTokenizer : public Tokenizer {
   SentencePieceTokenizer(std::string model, const std::string& where);
   static std::shared_ptr<const SentencePieceTokenizer> load(const std::filesystem::path& file);
 
-  std::string_view kind() const override { return kind_; }
-  int32_t vocab_size() const override { return static_cast<int32_t>(texts_.size()); }
+  std::string_view kind() const override { return engine_.algorithm(); }
+  int32_t vocab_size() const override { return engine_.end(); }
   int32_t end_of_text() const override { return end_of_text_; }
   uint64_t fingerprint() const override;
   std::vector<int32_t> encode(std::string_view text) const override;
   void save(const std::filesystem::path& folder) const override;
 
  private:
-  std::string decode_known(std::span<const int32_t> ids, const DecodeOptions* options) const override;
+  std::string decode_known(std::span<const int32_t> ids, const DecodeOptions*) const override {
+    return engine_.decode(ids, true, true);
+  }
   /// Cache of the ids of words in the same text, because most words repeat.
-  using Known = std::unordered_map<std::string_view, std::vector<int>>;
+  using Known = std::unordered_map<std::string_view, std::vector<int32_t>>;
 
   void encode_unit(std::string_view unit, Known& known, std::vector<int32_t>& ids) const;
-  /// Encodes a run of whole characters that the library does not change.
+  /// Encodes a run of whole characters.
   void encode_characters(std::string_view characters, Known& known, std::vector<int32_t>& ids) const;
 
   std::string model_;
-  std::string_view kind_;
-  std::vector<std::string> texts_;  ///< [vocab_size]: the text of each id
-  std::vector<int32_t> bytes_;      ///< [256]: the id of each byte
+  tokenizers::SentencePiece engine_;
   int32_t end_of_text_ = -1;
-  bool has_space_ = false;   ///< otherwise the library would encode the mark, which is another character
-  bool words_apart_ = true;  ///< whether no piece contains a space that follows other characters
-  sentencepiece::SentencePieceProcessor processor_;
 };
 
 struct SentencePieceTraining {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sentencepiece_processor.h>
 
 #include <algorithm>
 #include <cmath>
@@ -266,7 +267,6 @@ TEST_P(SentencePiece, ModelsThatAskTooMuchAreRefused) {
   };
   const auto load = [&](const std::string& more) { SentencePieceTokenizer(good + more, "m"); };
   EXPECT_NO_THROW(load(piece(std::string(4096, 'a'), -1)));
-  // The library would go so deep that the stack ends.
   expect_error([&] { load(piece(std::string(1 << 20, 'a'), -1)); }, "m: a piece of 1048576 bytes, expected at most");
   expect_error([&] { load(piece("zz", 3e38f)); }, "m: the score of a piece is 3e+38");
   expect_error([&] { load(piece("zz", std::nanf(""))); }, "m: the score of a piece is nan");

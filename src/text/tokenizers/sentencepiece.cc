@@ -138,7 +138,7 @@ void SentencePiece::add(const Pieces& pieces, std::vector<int32_t>& ids) const {
     if (id != unknown_) {
       ids.push_back(id);
     } else if (model_.byte_fallback) {
-      for (const char byte : text) ids.push_back(bytes_[static_cast<unsigned char>(byte)]);
+      for (const char byte : text) ids.push_back(id_of_byte(byte));
     } else if (ids.empty() || ids.back() != unknown_) {  // neighbouring unknown characters are joined
       ids.push_back(unknown_);
     }

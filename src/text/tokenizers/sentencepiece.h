@@ -31,6 +31,10 @@ class SentencePiece final : public Engine {
                  bool add_special) const override;
   std::string decode(std::span<const int32_t> ids, bool skip_special, bool raw) const override;
 
+  int32_t id_of_byte(char byte) const { return bytes_[static_cast<unsigned char>(byte)]; }
+  /// Whether no piece contains a space that follows other characters.
+  bool words_apart() const { return words_apart_; }
+
  private:
   using Type = SentencePieceModel::Type;
   using Pieces = std::vector<std::pair<std::string_view, int32_t>>;
@@ -54,7 +58,7 @@ class SentencePiece final : public Engine {
   int32_t unknown_ = 0;
   std::optional<int32_t> begin_, end_;
   float lowest_score_ = 0, highest_score_ = 0;
-  bool words_apart_ = true;  ///< whether no piece contains a space that follows other characters
+  bool words_apart_ = true;
 };
 
 }  // namespace alibi::text::tokenizers

@@ -13,7 +13,7 @@ namespace alibi::text::tokenizers {
 namespace {
 
 constexpr size_t kMostPieces = size_t{1} << 20;
-/// The library recurses once for each byte.
+/// Real pieces have less than a hundredth of it.
 constexpr size_t kMostPieceBytes = 4096;
 /// Keeps the sums of the scores of a unit finite.
 constexpr float kMostScore = 1e30f;
@@ -25,7 +25,6 @@ class Fields {
 
   /// Advances to the next field. Returns false at the end.
   bool next() {
-    begin_ = at_;
     if (at_ == bytes_.size()) return false;
     const uint64_t key = varint();
     check(key >> 3 != 0 && key >> 3 < (1u << 29), "[tokenizer] {}: field {} at byte {} is not one of a model", where_,
@@ -57,8 +56,6 @@ class Fields {
   }
 
   int number() const { return number_; }
-  /// The field's bytes with its number and type.
-  std::string_view whole() const { return bytes_.substr(begin_, at_ - begin_); }
   uint64_t integer() const { return of_type(0), value_; }
   bool flag() const { return integer() != 0; }
   float real() const { return of_type(5), std::bit_cast<float>(static_cast<uint32_t>(value_)); }
@@ -87,7 +84,7 @@ class Fields {
   }
 
   std::string_view bytes_, where_;
-  size_t begin_ = 0, at_ = 0;
+  size_t at_ = 0;
   int number_ = 0, wire_ = 0;
   uint64_t value_ = 0;
   std::string_view content_;
@@ -247,14 +244,6 @@ std::string why_not_lossless(const SentencePieceModel& model) {
     }
   }
   return {};
-}
-
-std::string without_self_test(std::string_view bytes) {
-  std::string rest;
-  for (Fields fields(bytes, "self test"); fields.next();) {
-    if (fields.number() != 4) rest += fields.whole();
-  }
-  return rest;
 }
 
 }  // namespace alibi::text::tokenizers

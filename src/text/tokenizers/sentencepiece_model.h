@@ -1,4 +1,4 @@
-// A SentencePiece model that is read and fully checked before use, because the library trusts its files.
+// A SentencePiece model that is read and fully checked before use.
 #pragma once
 
 #include <cstdint>
@@ -41,9 +41,5 @@ std::string write_sentencepiece_model(const SentencePieceModel& model);
 /// no spaces added or removed), falls back to bytes, and has no pieces that text could be confused with. Otherwise
 /// returns the reason.
 std::string why_not_lossless(const SentencePieceModel& model);
-
-/// The model without the texts that the library would encode while it reads the model, because their length is not
-/// bounded.
-std::string without_self_test(std::string_view bytes);
 
 }  // namespace alibi::text::tokenizers
