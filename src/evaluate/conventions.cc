@@ -7,6 +7,7 @@
 #include "alibi/loglikelihood.h"
 #include "core/check.h"
 #include "core/memory.h"
+#include "text/tokenizers/unicode.h"
 
 namespace alibi {
 namespace {
@@ -15,41 +16,15 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-/// White space of Unicode, as \s of Python's regular expressions.
-bool is_space(char32_t c) {
-  constexpr char32_t others[] = {0x85, 0xa0, 0x1680, 0x2028, 0x2029, 0x202f, 0x205f, 0x3000};
-  return c == ' ' || (c >= 0x09 && c <= 0x0d) || (c >= 0x1c && c <= 0x1f) || (c >= 0x2000 && c <= 0x200a) ||
-         std::find(std::begin(others), std::end(others), c) != std::end(others);
-}
-
-/// The character at text[at] and the number of its bytes. A byte that begins none is a character of its own.
-std::pair<char32_t, size_t> character(std::string_view text, size_t at) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[at + i]); };
-  const size_t left = text.size() - at;
-  const auto continues = [&](size_t count) {
-    if (left <= count) return false;
-    for (size_t i = 1; i <= count; ++i) {
-      if ((byte(i) & 0xc0) != 0x80) return false;
-    }
-    return true;
-  };
-  const char32_t first = byte(0);
-  if (first >= 0xc2 && first < 0xe0 && continues(1)) return {(first & 0x1f) << 6 | (byte(1) & 0x3fU), 2};
-  if (first >= 0xe0 && first < 0xf0 && continues(2))
-    return {(first & 0x0f) << 12 | (byte(1) & 0x3fU) << 6 | (byte(2) & 0x3fU), 3};
-  return {first < 0x80 ? first : 0xfffd, 1};  // no white space has four bytes
-}
-
 /// len(re.split(r"\s+", text))
 int64_t words_of(std::string_view text) {
   int64_t words = 1;
   bool in_space = false;
-  for (size_t at = 0; at < text.size();) {
-    const auto [c, bytes] = character(text, at);
-    if (is_space(c) && !in_space) ++words;
-    in_space = is_space(c);
-    at += bytes;
-  }
+  text::tokenizers::for_characters(text, [&](int32_t code, std::string_view) {
+    const bool space = text::tokenizers::is_python_space(code);
+    words += space && !in_space;
+    in_space = space;
+  });
   return words;
 }
 

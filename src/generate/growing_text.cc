@@ -4,16 +4,13 @@
 #include <utility>
 
 #include "core/check.h"
+#include "text/tokenizers/unicode.h"
 
 namespace alibi::generation {
 
 size_t whole_characters(std::string_view text, size_t from) {
-  // The last lead byte is at most three bytes back. It determines the number of bytes of its character.
   for (size_t back = 1; back <= 3 && back <= text.size() - from; ++back) {
-    const auto byte = static_cast<unsigned char>(text[text.size() - back]);
-    if ((byte & 0xC0) == 0x80) continue;
-    const size_t needed = byte >= 0xF0 && byte < 0xF8 ? 4 : byte >= 0xE0 ? 3 : byte >= 0xC0 ? 2 : 1;
-    return byte < 0xF8 && needed > back ? text.size() - back : text.size();
+    if (text::tokenizers::begun_length(text, text.size() - back) == back) return text.size() - back;
   }
   return text.size();
 }

@@ -10,6 +10,7 @@
 #include "report/labels.h"
 #include "report/markup.h"
 #include "report/svg.h"
+#include "text/tokenizers/unicode.h"
 
 namespace alibi::report {
 
@@ -33,7 +34,7 @@ std::string end_value(const Series& series) { return last_point(series) == nullp
 /// The name, truncated if it would take too much of the figure's width.
 std::string shortened(const std::string& name, double width) {
   const auto most = static_cast<size_t>(0.4 * width / text_width("x", kLabelSize, true));
-  if (count_characters(name) <= most) return name;
+  if (text::tokenizers::count_characters(name) <= most) return name;
   return name.substr(0, character_start(name, most - 1)) + "…";
 }
 

@@ -21,7 +21,4 @@ std::string visible_text(std::string_view text);
 /// Moves `position` forward to the next start of a UTF-8 character, by at most three bytes.
 size_t character_start(std::string_view text, size_t position);
 
-/// Number of UTF-8 characters. Each invalid byte counts as one.
-size_t count_characters(std::string_view text);
-
 }  // namespace alibi::report

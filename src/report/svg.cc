@@ -4,6 +4,7 @@
 
 #include "core/check.h"
 #include "report/markup.h"
+#include "text/tokenizers/unicode.h"
 
 namespace alibi::report {
 
@@ -154,7 +155,7 @@ std::string marker_picture(std::string_view method, const Theme& theme) {
 
 double text_width(std::string_view text, double size, bool bold) {
   // Average width of digits and lower-case letters in wide sans-serif fonts (DejaVu Sans, Verdana).
-  return static_cast<double>(count_characters(text)) * size * (bold ? 0.64 : 0.59);
+  return static_cast<double>(text::tokenizers::count_characters(text)) * size * (bold ? 0.64 : 0.59);
 }
 
 }  // namespace alibi::report

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "text/tokenizers/unicode.h"
+
 namespace alibi::text {
 namespace {
 
@@ -16,23 +18,8 @@ bool is_control(unsigned char byte) {
 }  // namespace
 
 size_t utf8_sequence_length(std::string_view text, size_t at) {
-  const auto byte = [&](size_t i) -> unsigned { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0; };
-  const auto between = [&](size_t i, unsigned low, unsigned high) { return byte(i) >= low && byte(i) <= high; };
-  const auto continues = [&](size_t i) { return between(i, 0x80, 0xbf); };
-  const unsigned first = byte(at);
-  if (first < 0x80) return 1;
-  if (first >= 0xc2 && first <= 0xdf) return continues(at + 1) ? 2 : 0;
-  if (first >= 0xe0 && first <= 0xef) {
-    const unsigned low = first == 0xe0 ? 0xa0 : 0x80;   // overlong
-    const unsigned high = first == 0xed ? 0x9f : 0xbf;  // surrogates
-    return between(at + 1, low, high) && continues(at + 2) ? 3 : 0;
-  }
-  if (first >= 0xf0 && first <= 0xf4) {
-    const unsigned low = first == 0xf0 ? 0x90 : 0x80;   // overlong
-    const unsigned high = first == 0xf4 ? 0x8f : 0xbf;  // above U+10FFFF
-    return between(at + 1, low, high) && continues(at + 2) && continues(at + 3) ? 4 : 0;
-  }
-  return 0;
+  const size_t length = tokenizers::character_at(text, at).length;
+  return length > 1 || static_cast<unsigned char>(text[at]) < 0x80 ? length : 0;
 }
 
 int64_t CharacterCount::add(std::string_view more) {
@@ -49,14 +36,7 @@ void CharacterCount::extend(std::string_view more) {
   while (at < rest_.size()) {
     size_t length = utf8_sequence_length(rest_, at);
     if (length == 0) {
-      // The longest part that is the beginning of a sequence: one of these endings makes it a whole one.
-      const auto begins = [&](size_t bytes) {
-        for (const char* rest : {"\x80", "\x80\x80", "\xa0\x80", "\x80\x80\x80", "\x90\x80\x80"}) {
-          if (utf8_sequence_length(rest_.substr(at, bytes) + rest, 0) > bytes) return true;
-        }
-        return false;
-      };
-      while (length < rest_.size() - at && begins(length + 1)) ++length;
+      length = tokenizers::begun_length(rest_, at);
       if (length > 0 && at + length == rest_.size()) break;  // the next bytes may complete it
       length = std::max<size_t>(length, 1);
     }

@@ -11,6 +11,7 @@
 #include "formats/json.h"
 #include "text/hash.h"
 #include "text/tokenizer_files.h"
+#include "text/tokenizers/unicode.h"
 #include "text/units.h"
 
 namespace alibi::text {
@@ -24,17 +25,8 @@ constexpr int64_t kMostWords = int64_t{1} << 28;
 /// Length of the whitespace character that begins at `at`, or 0: a character for which Python's str.isspace() is true,
 /// in UTF-8.
 size_t whitespace_length(std::string_view text, size_t at) {
-  const auto byte = [&](size_t i) { return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0u; };
-  const unsigned first = byte(0);
-  if (first < 0x80) return first == ' ' || (first >= '\t' && first <= '\r') || (first >= 0x1c && first <= 0x1f);
-  if (first == 0xc2) return byte(1) == 0x85 || byte(1) == 0xa0 ? 2 : 0;  // U+0085, U+00A0
-  if (first == 0xe1) return byte(1) == 0x9a && byte(2) == 0x80 ? 3 : 0;  // U+1680
-  if (first == 0xe3) return byte(1) == 0x80 && byte(2) == 0x80 ? 3 : 0;  // U+3000
-  if (first != 0xe2) return 0;
-  const unsigned last = byte(2);
-  if (byte(1) == 0x81) return last == 0x9f ? 3 : 0;  // U+205F
-  if (byte(1) != 0x80) return 0;
-  return (last >= 0x80 && last <= 0x8a) || last == 0xa8 || last == 0xa9 || last == 0xaf ? 3 : 0;  // U+2000 ...
+  const tokenizers::Character character = tokenizers::character_at(text, at);
+  return tokenizers::is_python_space(character.code) ? character.length : 0;
 }
 
 /// Calls word(text) and line_feed() in the order of the text.

@@ -96,6 +96,16 @@ Character character_at(std::string_view text, size_t at) {
   return {code, static_cast<size_t>(length)};
 }
 
+size_t begun_length(std::string_view text, size_t at) {
+  const auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
+  const unsigned first = byte(at), second = byte(at + 1);
+  if (first < 0xc2 || first > 0xf4) return 0;
+  const unsigned low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;   // overlong
+  const unsigned high = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;  // surrogates, above U+10FFFF
+  if (first < 0xe0 || second < low || second > high) return 1;
+  return first >= 0xf0 && (byte(at + 2) & 0xc0) == 0x80 ? 3 : 2;
+}
+
 size_t last_character(std::string_view text) {
   constexpr size_t longest = 4;
   const auto continues = [](char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; };
@@ -117,25 +127,15 @@ void append_character(std::string& text, int32_t code) {
 }
 
 std::string replace_malformed(std::string_view bytes) {
-  const auto byte = [&](size_t at) { return at < bytes.size() ? static_cast<unsigned char>(bytes[at]) : 0u; };
   std::string result;
   for (size_t at = 0; at < bytes.size();) {
-    const Character character = character_at(bytes, at);
-    if (character.length > 1 || is_ascii(bytes[at])) {
-      result += bytes.substr(at, character.length);
-      at += character.length;
-      continue;
+    size_t length = character_at(bytes, at).length;
+    if (length > 1 || is_ascii(bytes[at])) {
+      result += bytes.substr(at, length);
+    } else {
+      append_character(result, kReplacement);
+      length = std::max<size_t>(begun_length(bytes, at), 1);
     }
-    // A truncated sequence that further bytes could complete is replaced as a whole.
-    const unsigned first = byte(at), second = byte(at + 1);
-    const unsigned low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
-    const unsigned high = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
-    const size_t needed = first >= 0xf0 && first <= 0xf4 ? 4 : first >= 0xe0 && first < 0xf0 ? 3 : 1;
-    size_t length = 1;
-    if (needed >= 3 && second >= low && second <= high) {
-      length = needed == 4 && (byte(at + 2) & 0xc0) == 0x80 ? 3 : 2;
-    }
-    append_character(result, kReplacement);
     at += length;
   }
   return result;
@@ -146,6 +146,8 @@ bool is_white_space(int32_t code) {
   return code == 0x85 || code == 0xa0 || code == 0x1680 || (code >= 0x2000 && code <= 0x200a) || code == 0x2028 ||
          code == 0x2029 || code == 0x202f || code == 0x205f || code == 0x3000;
 }
+
+bool is_python_space(int32_t code) { return is_white_space(code) || (code >= 0x1c && code <= 0x1f); }
 
 bool is_word_character(int32_t code) {
   if (code < 0x80) {

@@ -17,6 +17,9 @@ struct Character {
 /// The character at `at`, which is below text.size(). The text should be well-formed UTF-8; otherwise a byte that
 /// begins no character counts as U+FFFD.
 Character character_at(std::string_view text, size_t at);
+/// Length of the beginning of a character at `at` that further bytes could complete; 0 if no character begins so.
+/// There must be no whole one.
+size_t begun_length(std::string_view text, size_t at);
 /// Offset of the last character of a non-empty text.
 size_t last_character(std::string_view text);
 size_t count_characters(std::string_view text);
@@ -25,6 +28,8 @@ void append_character(std::string& text, int32_t code);
 std::string replace_malformed(std::string_view bytes);
 
 bool is_white_space(int32_t code);
+/// White space of Python's str.isspace() and \s, which has four more control characters.
+bool is_python_space(int32_t code);
 /// \w of Rust's expressions.
 bool is_word_character(int32_t code);
 /// General category N.
