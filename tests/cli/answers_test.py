@@ -3,18 +3,14 @@ fields that change nothing, limits of encoders, and the cancellation of vectors.
 
 import itertools
 import json
-import pathlib
 import shutil
 import socket
 import struct
-import subprocess
-import sys
 import threading
 import time
 import unittest
 
-from cli_case import CliTest, run, TINY_TRAINING
-from encoder_test import TOKENIZER, WORDS
+from cli_case import CliTest
 from serve_test import request_bytes, Server
 
 BUSY_SECONDS = 10  # a machine that also compiles; alone the slowest answer takes a tenth of a second
@@ -244,15 +240,8 @@ class Vectors(CliTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.encoder = cls.folder / "encoder"
-        trained = run("train", cls.text, "--valid", cls.valid, "-o", cls.encoder, *TINY_TRAINING, "--no-causal")
-        assert trained.returncode == 0, trained.stderr
-        cls.reranker = cls.folder / "reranker"
-        script = pathlib.Path(__file__).resolve().parents[2] / "bench" / "random_model.py"
-        subprocess.run([sys.executable, script, cls.reranker, "--family", "jina", "--layers", "2", "--d-model", "32",
-                        "--heads", "2", "--vocab", str(len(WORDS)), "--labels", "1"], check=True,
-                       stdout=subprocess.DEVNULL)
-        (cls.reranker / "tokenizer.json").write_text(json.dumps(TOKENIZER))
+        cls.train_encoder()
+        cls.reranker = cls.make_jina("reranker", 1)
 
     def serve(self, *arguments):
         server = Server(*arguments)

@@ -22,6 +22,27 @@ SENTENCE = "the quick brown fox jumps over the lazy dog and runs away from numbe
 PROGRESS = re.compile(r"^(update [\d,]+ of [\d,]+  .*|\S.* +\d+%(  .*)?)\n", re.MULTILINE)
 TINY_TRAINING = ("--train-length", "32", "--train-tokens", "4k", "--batch-tokens", "512")
 
+WORDS = "[PAD] [UNK] [CLS] [SEP] [MASK] the quick brown fox jumps over lazy dog a line and another".split()
+TOKENIZER = {
+    "version": "1.0", "truncation": None, "padding": None,
+    "added_tokens": [{"id": i, "content": WORDS[i], "single_word": False, "lstrip": False, "rstrip": False,
+                      "normalized": False, "special": True} for i in range(5)],
+    "normalizer": {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None,
+                   "lowercase": True},
+    "pre_tokenizer": {"type": "BertPreTokenizer"},
+    "post_processor": {
+        "type": "TemplateProcessing",
+        "single": [{"SpecialToken": {"id": "[CLS]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}},
+                   {"SpecialToken": {"id": "[SEP]", "type_id": 0}}],
+        "pair": [{"SpecialToken": {"id": "[CLS]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}},
+                 {"SpecialToken": {"id": "[SEP]", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}},
+                 {"SpecialToken": {"id": "[SEP]", "type_id": 1}}],
+        "special_tokens": {name: {"id": name, "ids": [WORDS.index(name)], "tokens": [name]} for name in ("[CLS]", "[SEP]")}},
+    "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+    "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
+              "max_input_chars_per_word": 100, "vocab": {word: i for i, word in enumerate(WORDS)}},
+}
+
 
 def run(*arguments, stdin="", environment=None):
     words = [COMMAND, *map(str, arguments)]
@@ -43,6 +64,22 @@ class CliTest(unittest.TestCase):
         trained = run("train", cls.text, "--valid", cls.valid, "-o", cls.model, "--json", cls.folder / "train.json",
                       *TINY_TRAINING)
         assert trained.returncode == 0, trained.stderr
+
+    @classmethod
+    def train_encoder(cls):
+        cls.encoder = cls.folder / "encoder"
+        trained = run("train", cls.text, "--valid", cls.valid, "-o", cls.encoder, *TINY_TRAINING, "--no-causal")
+        assert trained.returncode == 0, trained.stderr
+
+    @classmethod
+    def make_jina(cls, name, labels):
+        """An encoder in the format of Jina embeddings v2 or, with a label, of jina-reranker-v1, with random weights."""
+        folder = cls.folder / name
+        script = pathlib.Path(__file__).resolve().parents[2] / "bench" / "random_model.py"
+        subprocess.run([sys.executable, script, folder, "--family", "jina", "--layers", "2", "--d-model", "32", "--heads", "2",
+                        "--vocab", str(len(WORDS)), "--labels", str(labels)], check=True, stdout=subprocess.DEVNULL)
+        (folder / "tokenizer.json").write_text(json.dumps(TOKENIZER))
+        return folder
 
     def succeeds(self, *arguments, stdin=""):
         result = run(*arguments, stdin=stdin)

@@ -5,10 +5,8 @@ import json
 import math
 import os
 import pathlib
-import shutil
 import struct
 import subprocess
-import sys
 import time
 import unittest
 
@@ -19,9 +17,7 @@ class Encoder(CliTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.encoder = cls.folder / "encoder"
-        trained = run("train", cls.text, "--valid", cls.valid, "-o", cls.encoder, *TINY_TRAINING, "--no-causal")
-        assert trained.returncode == 0, trained.stderr
+        cls.train_encoder()
 
     def test_it_is_one(self):
         self.succeeds("info", self.encoder, "--json", self.folder / "info.json")
@@ -328,40 +324,14 @@ class Encoder(CliTest):
         self.assertNotEqual(self.succeeds("embed", self.encoder, "--interpolate", "4", stdin="the quick brown fox"), plain)
 
 
-WORDS = "[PAD] [UNK] [CLS] [SEP] [MASK] the quick brown fox jumps over lazy dog a line and another".split()
-TOKENIZER = {
-    "version": "1.0", "truncation": None, "padding": None,
-    "added_tokens": [{"id": i, "content": WORDS[i], "single_word": False, "lstrip": False, "rstrip": False,
-                      "normalized": False, "special": True} for i in range(5)],
-    "normalizer": {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None,
-                   "lowercase": True},
-    "pre_tokenizer": {"type": "BertPreTokenizer"},
-    "post_processor": {
-        "type": "TemplateProcessing",
-        "single": [{"SpecialToken": {"id": "[CLS]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}},
-                   {"SpecialToken": {"id": "[SEP]", "type_id": 0}}],
-        "pair": [{"SpecialToken": {"id": "[CLS]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}},
-                 {"SpecialToken": {"id": "[SEP]", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}},
-                 {"SpecialToken": {"id": "[SEP]", "type_id": 1}}],
-        "special_tokens": {name: {"id": name, "ids": [WORDS.index(name)], "tokens": [name]} for name in ("[CLS]", "[SEP]")}},
-    "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
-    "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
-              "max_input_chars_per_word": 100, "vocab": {word: i for i, word in enumerate(WORDS)}},
-}
-
-
 class OfAnotherProgram(CliTest):
     """Encoders in the format of Jina embeddings v2 and of jina-reranker-v1, with random weights."""
 
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        script = pathlib.Path(__file__).resolve().parents[2] / "bench" / "random_model.py"
-        for name, labels in (("jina", "0"), ("reranker", "1")):
-            subprocess.run([sys.executable, script, cls.folder / name, "--family", "jina", "--layers", "2", "--d-model", "32",
-                            "--heads", "2", "--vocab", str(len(WORDS)), "--labels", labels], check=True,
-                           stdout=subprocess.DEVNULL)
-            (cls.folder / name / "tokenizer.json").write_text(json.dumps(TOKENIZER))
+        cls.make_jina("jina", 0)
+        cls.make_jina("reranker", 1)
 
     def test_vectors(self):
         tokens = json.loads(self.succeeds("embed", self.folder / "jina", "--token-vectors", stdin="The quick fox"))

@@ -16,7 +16,7 @@ import threading
 import time
 import unittest
 
-from cli_case import COMMAND, CliTest, SENTENCE, TINY_TRAINING, run
+from cli_case import COMMAND, CliTest, TINY_TRAINING, run
 
 TINY_COMPARE = ("--positions", "none", "--train-length", "8", "--lengths", "8", "--train-tokens", "256", "--batch-tokens", "64",
                 "--sample-tokens", "4", "--timing-rounds", "1")

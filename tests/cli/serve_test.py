@@ -6,18 +6,15 @@ import http.client
 import json
 import math
 import os
-import pathlib
 import signal
 import socket
 import struct
 import subprocess
-import sys
 import threading
 import time
 import unittest
 
-from cli_case import COMMAND, CliTest, TINY_TRAINING, run
-from encoder_test import TOKENIZER, WORDS
+from cli_case import COMMAND, CliTest, run
 
 
 class Server:
@@ -113,15 +110,8 @@ class Serve(CliTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.encoder = cls.folder / "encoder"
-        trained = run("train", cls.text, "--valid", cls.valid, "-o", cls.encoder, *TINY_TRAINING, "--no-causal")
-        assert trained.returncode == 0, trained.stderr
-        cls.reranker = cls.folder / "reranker"
-        script = pathlib.Path(__file__).resolve().parents[2] / "bench" / "random_model.py"
-        subprocess.run([sys.executable, script, cls.reranker, "--family", "jina", "--layers", "2", "--d-model", "32",
-                        "--heads", "2", "--vocab", str(len(WORDS)), "--labels", "1"], check=True,
-                       stdout=subprocess.DEVNULL)
-        (cls.reranker / "tokenizer.json").write_text(json.dumps(TOKENIZER))
+        cls.train_encoder()
+        cls.reranker = cls.make_jina("reranker", 1)
         cls.server = Server(cls.model, cls.encoder, cls.reranker, "--slots", "4", "--header-timeout", "1", "--body-timeout", "1",
                             "--max-body", "100000", "--max-header", "4096", "--max-inputs", "20", "--chunk-tokens", "64")
         cls.addClassCleanup(cls.server.stop)

@@ -2,7 +2,6 @@
 
 import json
 import math
-import pathlib
 import re
 import resource
 import shutil
