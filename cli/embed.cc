@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <filesystem>
 #include <memory>
@@ -25,8 +26,8 @@
 #include "evaluate/checks.h"
 #include "evaluate/ragged.h"
 #include "formats/json_copy.h"
-#include "formats/npy.h"
 #include "formats/safetensors.h"
+#include "formats/tensor_rows.h"
 #include "places.h"
 #include "ranks.h"
 #include "stop_signals.h"
@@ -132,10 +133,33 @@ void say_token_vectors(const EmbedCommand& options, const LanguageModel& model, 
   warn_of_cut(options, cut);
 }
 
+/// Writes version 1.0 of NumPy's format.
+void write_npy(const std::filesystem::path& path, const Tensor& tensor) {
+  static_assert(std::endian::native == std::endian::little);
+  check(tensor.dtype() == DType::float32 && formats::has_contiguous_rows(tensor) && tensor.axes() > 0,
+        "[npy] the array is {} {}, expected float32 with contiguous rows", name_of(tensor.dtype()),
+        to_string(tensor.shape()));
+  std::string header =
+      fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({},), }}", fmt::join(tensor.shape(), ", "));
+  constexpr size_t before = 10, alignment = 64;
+  header.append((alignment - (before + header.size() + 1) % alignment) % alignment, ' ');
+  header += '\n';
+  std::string file = "\x93NUMPY";
+  file += '\x01';
+  file += '\0';
+  file += static_cast<char>(header.size() & 0xff);
+  file += static_cast<char>(header.size() >> 8);
+  file += header;
+  core::write_file(path, [&](const auto& append) {
+    append(file);
+    formats::append_rows(tensor, append);
+  });
+}
+
 void write_rows(const LanguageModel& model, const std::vector<EmbedItem>& items, const std::filesystem::path& file,
                 const Tensor& rows) {
   const std::string kind = file.extension().string();
-  if (kind == ".npy") return formats::write_npy(file, rows);
+  if (kind == ".npy") return write_npy(file, rows);
   if (kind == ".safetensors") return formats::write_safetensors(file, {formats::NamedTensor{"embeddings", rows}});
   core::write_file(file, [&](const AppendText& append) {
     int64_t at = 0;

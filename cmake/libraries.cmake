@@ -62,7 +62,7 @@ if(ALIBI_SERVER)
 else()
   list(FILTER TOOLS_SOURCES EXCLUDE REGEX "/serve/network/(connection|exchange|log_writer|server)\\.cc$")
 endif()
-# The page of the server as a string (src/serve/page.h).
+# The page of the server as a string.
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS src/serve/page.html)
 file(READ src/serve/page.html ALIBI_PAGE)
 configure_file(src/serve/page.cc.in ${PROJECT_BINARY_DIR}/serve/page.cc @ONLY)

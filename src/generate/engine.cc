@@ -1,7 +1,10 @@
 #include "alibi/engine.h"
 
 #include <algorithm>
+#include <iterator>
 #include <list>
+#include <optional>
+#include <span>
 #include <thread>
 #include <utility>
 
@@ -9,12 +12,86 @@
 #include "core/memory.h"
 #include "core/system.h"
 #include "generate/engine_requests.h"
-#include "generate/prefix_cache.h"
 #include "generate/sampling.h"
 #include "model/context_state.h"
 #include "model/position.h"
 #include "nn/cross_entropy.h"
 #include "nn/products.h"
+
+namespace alibi::generation {
+
+/// Keys and values of prompts that were read, for later prompts that begin with the same tokens: contexts and the
+/// tokens that they have read, each a whole number of chunks. The least recently used ones leave when they need more
+/// memory than the limit.
+class PrefixCache {
+ public:
+  /// `evicts`: contexts evict keys, so what they hold depends on all tokens that they have read. They are then used
+  /// only where they stand.
+  PrefixCache(int64_t chunk, int64_t most_bytes, bool evicts)
+      : chunk_(chunk), most_bytes_(most_bytes), evicts_(evicts) {}
+
+  bool keeps_any() const { return most_bytes_ > 0; }
+  /// Number of tokens of a prompt after which its context can be kept; 0: never.
+  int64_t kept_tokens(int64_t prompt) const { return keeps_any() ? prompt / chunk_ * chunk_ : 0; }
+  /// Number of whole chunks' tokens that two texts have in common.
+  int64_t common(std::span<const int32_t> a, std::span<const int32_t> b) const;
+
+  /// Keeps a fork of a context that has read these tokens.
+  void keep(std::span<const int32_t> ids, const Context& context);
+  /// A context that has read the largest number of whole chunks of `ids`, and not its last token.
+  std::optional<Context> find(std::span<const int32_t> ids);
+  int64_t bytes() const;
+
+ private:
+  struct Entry {
+    std::vector<int32_t> ids;
+    Context context;
+  };
+  int64_t chunk_, most_bytes_;
+  bool evicts_;
+  std::list<Entry> entries_;  // the most recently used one first
+};
+
+int64_t PrefixCache::common(std::span<const int32_t> a, std::span<const int32_t> b) const {
+  const auto end = std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first;
+  return (end - a.begin()) / chunk_ * chunk_;
+}
+
+void PrefixCache::keep(std::span<const int32_t> ids, const Context& context) {
+  if (!keeps_any() || context.bytes() > most_bytes_) return;
+  const auto is_part = [&](const Entry& entry) {
+    return entry.ids.size() <= ids.size() && std::equal(entry.ids.begin(), entry.ids.end(), ids.begin()) &&
+           (!evicts_ || entry.ids.size() == ids.size());
+  };
+  entries_.remove_if(is_part);  // the new context serves the same prompts
+  entries_.push_front({{ids.begin(), ids.end()}, context.fork()});
+  while (bytes() > most_bytes_) entries_.pop_back();
+}
+
+std::optional<Context> PrefixCache::find(std::span<const int32_t> ids) {
+  const std::span<const int32_t> usable = ids.first(ids.empty() ? 0 : ids.size() - 1);
+  auto best = entries_.end();
+  int64_t most = 0;
+  for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
+    const int64_t shared = common(entry->ids, usable);
+    if (shared <= most || (evicts_ && shared < std::ssize(entry->ids))) continue;
+    most = shared;
+    best = entry;
+  }
+  if (best == entries_.end()) return std::nullopt;
+  entries_.splice(entries_.begin(), entries_, best);
+  Context context = best->context.fork();
+  if (context.position() > most) context.rewind(most);
+  return context;
+}
+
+int64_t PrefixCache::bytes() const {
+  int64_t sum = 0;
+  for (const Entry& entry : entries_) sum += entry.context.bytes();
+  return sum;
+}
+
+}  // namespace alibi::generation
 
 namespace alibi {
 namespace {

@@ -5,10 +5,27 @@
 #include <vector>
 
 #include "alibi/results.h"
-#include "report/bar_chart.h"
 #include "report/line_chart.h"
+#include "report/theme.h"
 
 namespace alibi::report {
+
+struct Bar {
+  std::string method;
+  double value = 0;   ///< no bar is drawn if this is not finite or not positive
+  std::string label;  ///< the value as text
+};
+
+/// A small chart of horizontal bars from zero, one for each method.
+struct BarChart {
+  std::string id;
+  std::string title;
+  std::string unit;
+  std::vector<Bar> bars;
+};
+
+/// Returns the SVG element, 340 pixels wide.
+std::string draw(const BarChart& chart, const Theme& theme);
 
 /// Number of seeds of the methods: "1", "5", or "3 to 5" if they differ.
 std::string number_of_seeds(const CompareResults& results);

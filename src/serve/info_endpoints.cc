@@ -3,15 +3,19 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "alibi/version.h"
 #include "serve/api.h"
-#include "serve/page.h"
 #include "text/chat_template.h"
 
 namespace alibi::serve {
+
+/// The page at /, where people try the model. CMake makes it from page.html.
+std::string_view page();
+
 namespace {
 
 template <class T>

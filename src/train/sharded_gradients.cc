@@ -2,7 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <mutex>
 #include <numeric>
+#include <thread>
 #include <utility>
 
 #include "core/check.h"
@@ -10,10 +16,63 @@
 #include "model/transformer_state.h"
 #include "nn/elementwise.h"
 #include "ranks/sequence.h"
-#include "train/background.h"
 #include "train/optimizer.h"
 
 namespace alibi::training {
+
+/// Work that another thread does in order.
+class Background {
+ public:
+  Background() : thread_([this](const std::stop_token& stop) { run(stop); }) {}
+  /// Waits for the running work and drops what has not begun.
+  ~Background() = default;
+
+  void add(std::function<void()> work) {
+    {
+      const std::lock_guard lock(mutex_);
+      waiting_.push_back(std::move(work));
+    }
+    changed_.notify_all();
+  }
+  /// Waits until everything is done. Rethrows the first exception; work after it is not done.
+  void wait() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return waiting_.empty() && !is_running_; });
+    if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+  }
+
+ private:
+  void run(const std::stop_token& stop) {
+    std::unique_lock lock(mutex_);
+    while (changed_.wait(lock, stop, [this] { return !waiting_.empty(); }) && !stop.stop_requested()) {
+      const std::function<void()> work = std::move(waiting_.front());
+      waiting_.pop_front();
+      is_running_ = true;
+      lock.unlock();
+      std::exception_ptr failure;
+      try {
+        work();
+      } catch (...) {
+        failure = std::current_exception();
+      }
+      lock.lock();
+      is_running_ = false;
+      if (failure) {
+        failure_ = failure;
+        waiting_.clear();
+      }
+      changed_.notify_all();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+  std::deque<std::function<void()>> waiting_;
+  bool is_running_ = false;
+  std::exception_ptr failure_;
+  std::jthread thread_;  // ends before the members above are destroyed
+};
+
 namespace {
 
 std::vector<std::vector<size_t>> groups_of(const std::vector<Parameter*>& parameters, int layers) {
