@@ -158,9 +158,11 @@ Biases make_biases(const char* operation, const AttentionOptions& options, int64
   if (options.buckets) biases.table = table_of(operation, *options.buckets, options.causal, heads);
   if (options.bias_by_distance) biases.table = table_of(operation, *options.bias_by_distance, options.causal, heads);
   if (biases.table != nullptr) {
+    biases.of_table.reserve(static_cast<size_t>(heads));
     for (int64_t head = 0; head < heads; ++head) biases.of_table.emplace_back(*biases.table, head);
     return biases;
   }
+  biases.of_slopes.reserve(biases.slopes_before.size());
   for (size_t i = 0; i < biases.slopes_before.size(); ++i) {
     biases.of_slopes.emplace_back(biases.slopes_before[i], biases.slopes_after[i], biases.slopes_symmetric);
   }

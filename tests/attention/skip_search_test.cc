@@ -106,8 +106,8 @@ class Search {
     const double kind = uniform(0, 1);
     return kind < 0.1 ? 0 : kind < 0.15 ? 100 : static_cast<float>(std::exp(uniform(std::log(1e-3), std::log(1.0))));
   }
-  /// A bias by distance of every shape: concave, linear, convex, or a step, of which the rule knows all; alone, or with
-  /// noise that makes it rise here and there.
+  /// A bias by distance of every shape: concave, linear or convex with noise, a dip, or a step, of which the rule knows
+  /// all.
   void set_distances(AttentionCase& c) {
     const int64_t farthest = integer(100, 800), rows = c.options.causal ? farthest + 1 : 2 * farthest + 1;
     Tensor table({rows, c.heads});
@@ -120,6 +120,9 @@ class Search {
         const double value = kind == 0   ? size * d * d / 100
                              : kind == 1 ? size * d
                              : kind == 2 ? 10 * size * std::log(1 + d)
+                             : kind < 5  ? (d < edge         ? 0
+                                            : d < edge + 200 ? 3 * step
+                                                             : step)
                                          : (d < edge ? 0 : step);
         table.data<float>()[row * c.heads + head] = static_cast<float>(noise * uniform(-1, 1) - value);
       }

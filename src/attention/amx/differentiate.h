@@ -68,9 +68,12 @@ class DiagonalSums {
   void finish(const Bias& bias, int64_t distance, float scale, BiasGradient& gradient) const {
     for (int64_t i = 0; i < count_; ++i) {
       double sums[sums_size - 1];
+      bool any = false;
       for (int64_t d = 0; d < sums_size - 1; ++d) {
         sums[d] = static_cast<double>(sums_[i * sums_size + d]) * static_cast<double>(scale);
+        any |= sums[d] != 0;
       }
+      if (!any) continue;  // no block at this offset was visited
       bias.add_gradient(distance + (i - (key_blocks_ - 1)) * block_rows - (block_rows - 1), 0, sums, gradient.data());
     }
   }

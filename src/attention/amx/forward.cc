@@ -297,8 +297,7 @@ class Forward {
   /// Removes key blocks from [low, high) whose weight is provably negligible.
   void narrow(QueryState& q, const float* sums, const float* maxima) const {
     const SkipRows rows = {q.position, q.rows, q.norms, q.products, q.shares, q.levels, sums, maxima};
-    q.low = skip_.first_block(rows, q.low, q.left);
-    q.high = skip_.last_block(rows, q.right, q.high);
+    skip_.narrow(rows, q.low, q.left, q.right, q.high, q.left == q.right);
   }
 
   const BlockProducts products_;

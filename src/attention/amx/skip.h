@@ -85,37 +85,32 @@ class SkipRule {
     }
   }
 
-  /// The first of the key blocks [low, left), which lie before the visited ones, that must be visited, or `left` if
-  /// there is none.
-  int64_t first_block(const SkipRows& rows, int64_t low, int64_t left) const {
+  /// Narrows the key blocks [low, left), which lie before the visited ones, and [right, high), which lie after them, to
+  /// those that must be visited. `first`: nothing was visited before.
+  void narrow(const SkipRows& rows, int64_t& low, int64_t left, int64_t right, int64_t& high, bool first) const {
+    if (low >= left && right >= high) return;
     const Lanes limit = limit_of(rows);
-    return low + most_negligible(left - low, [&](int64_t blocks) {
-             const int64_t end = low + blocks;
-             return fits(rows, limit, Side::before, rows.position - (end * block_rows - 1),
-                         keys_.chord_before(rows.levels, end), keys_.norm_before[end]);
-           });
-  }
-
-  /// The end of the key blocks [right, high), which lie after the visited ones, that must be visited, or `right` if
-  /// there is none.
-  int64_t last_block(const SkipRows& rows, int64_t right, int64_t high) const {
-    const Lanes limit = limit_of(rows);
-    return high - most_negligible(high - right, [&](int64_t blocks) {
-             const int64_t begin = high - blocks;
-             return fits(rows, limit, Side::after, begin * block_rows - rows.position,
-                         keys_.chord_from(rows.levels, begin), keys_.norm_from[begin]);
-           });
+    low += most_negligible(left - low, first, [&](int64_t blocks) {
+      const int64_t end = low + blocks;
+      return fits(rows, limit, Side::before, rows.position - (end * block_rows - 1),
+                  keys_.chord_before(rows.levels, end), keys_.norm_before[end]);
+    });
+    high -= most_negligible(high - right, first, [&](int64_t blocks) {
+      const int64_t begin = high - blocks;
+      return fits(rows, limit, Side::after, begin * block_rows - rows.position, keys_.chord_from(rows.levels, begin),
+                  keys_.norm_from[begin]);
+    });
   }
 
  private:
   int64_t count() const { return (plan_.keys + block_rows - 1) / block_rows; }
 
-  /// The largest of the numbers up to `count` for which negligible(number) holds, or 0. Few blocks become negligible at
-  /// a time, so the search begins with one.
+  /// The largest of the numbers up to `count` for which negligible(number) holds, or 0. After the first search few
+  /// blocks become negligible at a time, so a search begins with one.
   template <class Negligible>
-  static int64_t most_negligible(int64_t count, const Negligible& negligible) {
+  static int64_t most_negligible(int64_t count, bool first, const Negligible& negligible) {
     int64_t found = 0, too_many = count + 1;
-    for (int64_t step = 1; found + step < too_many; step *= 2) {
+    for (int64_t step = first && count > 1 ? count / 2 : 1; found + step < too_many; step *= 2) {
       if (negligible(found + step)) {
         found += step;
       } else {

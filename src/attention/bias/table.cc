@@ -17,6 +17,8 @@ BiasTable::BiasTable(const Tensor& values, const TableSide& before, const TableS
                      int64_t farthest)
     : values_(values.to(Device::cpu)),
       data_(values_.data<float>()),
+      row_stride_(values_.stride(0)),
+      head_stride_(values_.stride(1)),
       sides_{before, after},
       starts_(std::move(starts)),
       farthest_(farthest) {}
@@ -84,14 +86,19 @@ const BiasTable::Summary& BiasTable::summary() const {
 void BiasTable::read(int64_t head, int64_t first, int64_t count, float unit, float* values) const {
   const Summary* const summary = made_;
   const float* const column =
-      summary != nullptr ? &summary->columns[static_cast<size_t>(head * rows())] : &data_[head * values_.stride(1)];
-  const int64_t step = summary != nullptr ? 1 : values_.stride(0);
+      summary != nullptr ? &summary->columns[static_cast<size_t>(head * rows())] : &data_[head * head_stride_];
+  const int64_t step = summary != nullptr ? 1 : row_stride_;
   if (starts_.empty()) {  // the rows are in the order of the distances
     const int64_t zero = side(Side::before).first, last = rows() - 1;
     const int64_t begin = std::clamp<int64_t>(-zero - first, 0, count);
     const int64_t end = std::clamp<int64_t>(last - zero - first, begin, count);
     std::fill_n(values, begin, unit * column[0]);
-    for (int64_t i = begin; i < end; ++i) values[i] = unit * column[(zero + first + i) * step];
+    const int64_t row = zero + first;  // of distance `first`
+    if (step == 1) {                   // a loop of its own, for vectors
+      for (int64_t i = begin; i < end; ++i) values[i] = unit * column[row + i];
+    } else {
+      for (int64_t i = begin; i < end; ++i) values[i] = unit * column[(row + i) * step];
+    }
     std::fill_n(values + end, count - end, unit * column[last * step]);
     return;
   }

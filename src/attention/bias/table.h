@@ -27,7 +27,7 @@ class BiasTable {
   int64_t heads() const { return values_.size(1); }
   int64_t farthest() const { return farthest_; }
   int64_t row(int64_t distance) const;
-  float at(int64_t row, int64_t head) const { return data_[row * values_.stride(0) + head * values_.stride(1)]; }
+  float at(int64_t row, int64_t head) const { return data_[row * row_stride_ + head * head_stride_]; }
 
   /// What is computed from all values, when a call first asks for it.
   struct Summary {
@@ -51,6 +51,7 @@ class BiasTable {
  private:
   Tensor values_;
   const float* data_;
+  int64_t row_stride_, head_stride_;
   TableSide sides_[2];
   std::vector<int64_t> starts_;
   int64_t farthest_;

@@ -46,9 +46,9 @@ double EvictedKeys::log_weight(double score_per_norm, double log_sum, const Bias
   const SkipRow<double> row = {.norm = score_per_norm * log2e, .product = 0, .share = 0, .top = log_sum * log2e};
   double max = -infinity, sum = 0;
   for (const Stretch& stretch : stretches_) {
-    const auto norm = static_cast<double>(stretch.norm);
-    const double exponent = log2_weight_of(row, norm, norm, bias, Side::before, position - (stretch.end - 1),
-                                           stretch.end - stretch.begin, roundings);
+    const double exponent = log2_weight_of_key(row, stretch.norm, stretch.norm, bias, Side::before,
+                                               position - (stretch.end - 1), roundings) +
+                            std::log2(weight_of_keys(bias.fall(Side::before, 1), stretch.end - stretch.begin));
     if (!(exponent < infinity)) return infinity;
     const double top = std::max(max, exponent);
     sum = sum * std::exp2(max - top) + std::exp2(exponent - top);

@@ -40,9 +40,9 @@ DecodeSkip::DecodeSkip(const core::StateOf<KvCache>& cache, int64_t head, const 
 }
 
 bool DecodeSkip::spend(float norm, float radius, Side side, int64_t distance, int64_t keys) {
-  const double weight =
-      std::exp2(log2_weight_of(row_, static_cast<double>(norm), static_cast<double>(radius), *bias_.form, side,
-                               distance, keys, roundings_[static_cast<size_t>(side)]));
+  const Roundings& roundings = roundings_[static_cast<size_t>(side)];
+  const double weight = std::exp2(log2_weight_of_key(row_, norm, radius, *bias_.form, side, distance, roundings)) *
+                        weight_of_keys(bias_->fall(side, 1), keys);
   if (!(weight <= budget_)) return false;  // a NaN is not dropped
   budget_ -= weight;
   return true;

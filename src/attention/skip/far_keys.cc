@@ -139,8 +139,8 @@ bool FarKeys::negligible(const Queries& queries, Side side, int64_t head, int64_
   const auto kv_head = static_cast<size_t>(head / (heads_ / kv_heads_));
   const std::vector<float>& farther = (side == Side::before ? before_ : after_).farther[kv_head];
   const auto weight = [&](float radius, int64_t keys) {
-    const auto r = static_cast<double>(radius);
-    return std::exp2(log2_weight_of(queries.row, r, r, bias, side, distance, keys, Roundings()));
+    return std::exp2(log2_weight_of_key(queries.row, radius, radius, bias, side, distance, Roundings())) *
+           weight_of_keys(bias.fall(side, 1), keys);
   };
   double left = static_cast<double>(options_.tolerance) / 4;  // half of the tolerance for two sides
   const int64_t step = side == Side::before ? -1 : 1;

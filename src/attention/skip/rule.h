@@ -115,13 +115,12 @@ struct DoubleMath {
   double cap(double x, double c, double more) const { return (std::isfinite(x) ? c * std::tanh(x / c) : x) + more; }
 };
 
-/// A stretch of keys of which only the largest norm and radius are known, at `distance` and beyond, for a row. As
-/// SkipBound, in powers of 2.
-inline double log2_weight_of(const SkipRow<double>& row, double score_per_norm, double radius_per_norm,
-                             const Bias& bias, Side side, int64_t distance, int64_t keys, const Roundings& roundings) {
-  RemainingKeys all{.score_per_norm = score_per_norm, .radius_per_norm = radius_per_norm};
-  all.biases = std::isfinite(score_per_norm) ? std::log2(weight_of_keys(bias.fall(side, 1), keys)) : HUGE_VAL;
-  return SkipBound::log2_weight(DoubleMath(), row, all, bias.beyond(side, distance) * std::numbers::log2e, roundings);
+/// log2 of an upper bound of the weight over 2^top of a key at `distance` or beyond, of which only bounds of norm and
+/// radius are known. Keys that follow each other weigh at most weight_of_keys() times as much.
+inline double log2_weight_of_key(const SkipRow<double>& row, float norm, float radius, const Bias& bias, Side side,
+                                 int64_t distance, const Roundings& roundings) {
+  const RemainingKeys key{.score_per_norm = static_cast<double>(norm), .radius_per_norm = static_cast<double>(radius)};
+  return SkipBound::log2_weight(DoubleMath(), row, key, bias.beyond(side, distance) * std::numbers::log2e, roundings);
 }
 
 }  // namespace alibi::kernels
