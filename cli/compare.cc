@@ -210,9 +210,8 @@ void add_compare(CLI::App& app) {
   command.texts(options->texts, false,
                 "Text files, folders of text files, a folder written by `alibi tokenize`, or - for standard input "
                 "[C++ standard library headers]");
-  command.list(
-      "--positions", options->positions,
-      fmt::format("Position methods to compare: {}, or several joined by +", fmt::join(position_names(), ", ")));
+  command.list("--positions", options->positions,
+               fmt::format("Position methods: {}, or several joined by +", fmt::join(position_names(), ", ")));
   command.choices("--positions", position_names());
   command.count("--seeds", options->seeds, "Number of runs per method, with consecutive seeds from --seed on");
   command.counts("--train-lengths", options->train_lengths,
@@ -223,7 +222,7 @@ void add_compare(CLI::App& app) {
                 "Also evaluate with a sliding window that advances by N tokens [non-overlapping windows only]");
   command.flag("--one-pass", options->one_pass, "Also evaluate in one pass, where each token sees all preceding text");
   add_interpolation(command, options->interpolation,
-                    "Methods whose bias has a formula, such as ALiBi: also evaluate with distances divided by X");
+                    "Also evaluate with distances divided by X, where a bias has a formula");
   const std::string scored = training::default_among_presets([](const std::string& name) {
     return std::to_string(comparison::tokens_to_score(name, 16 * training_defaults(name).train_length));
   });

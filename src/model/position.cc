@@ -68,10 +68,10 @@ Position position_from(std::string_view name) {
   for (size_t begin = 0; begin <= name.size();) {
     const size_t end = std::min(name.find('+', begin), name.size());
     const PositionMethod* const method = find_method(name.substr(begin, end - begin));
-    check_usage(method != nullptr,
-                "[config] there is no position method called '{}'; choose from {}, or join an input, a rotation and a "
-                "bias: rotary+alibi",
-                name.substr(begin, end - begin), fmt::join(position_names(), ", "));
+    check_usage(
+        method != nullptr,
+        "[config] there is no position method called '{}' (several are joined by +: rotary+alibi); choose from {}",
+        name.substr(begin, end - begin), fmt::join(position_names(), ", "));
     Position part;
     *std::array{&part.input, &part.rotation, &part.bias}[method->make.index()] = method->name;
     position = position + part;

@@ -136,13 +136,7 @@ PositionMethod alibi() {
   return {
       .name = "alibi",
       .make = make_part<PositionBias, Alibi>,
-      .style = {.name = "alibi",
-                .line = "#D55E00",
-                .text = "#B34F00",
-                .dark_line = "#FF8A3D",
-                .dark_text = "#FF9D5C",
-                .marker = report::Marker::circle,
-                .is_subject = true},
+      .style = {"alibi", "#D55E00", "#B34F00", "#FF8A3D", "#FF9D5C", report::Marker::circle, true},
       .fields =
           {
               {{ALIBI_FIELD("alibi_bias_max", transformer.attention.alibi_bias_max), .range = {.above = 0, .most = 1e6},

@@ -82,12 +82,7 @@ PositionMethod kerple() {
   return {
       .name = "kerple",
       .make = make_part<PositionBias, Kerple>,
-      .style = {.name = "kerple",
-                .line = "#8C564B",
-                .text = "#7A463C",
-                .dark_line = "#C9968B",
-                .dark_text = "#D6A89E",
-                .marker = report::Marker::square},
+      .style = {"kerple", "#8C564B", "#7A463C", "#C9968B", "#D6A89E", report::Marker::square},
       .fields = {number_field<kKerpleRateFactor>(
           {.least = 0, .most = 1e6}, "KERPLE: learning rate of r1 and r2 as a multiple of --learning-rate")},
   };

@@ -42,12 +42,7 @@ PositionMethod learned() {
   return {
       .name = "learned",
       .make = make_part<InputPositions, Learned>,
-      .style = {.name = "learned",
-                .line = "#E69F00",
-                .text = "#8A5D00",
-                .dark_line = "#F0E442",
-                .dark_text = "#F0E442",
-                .marker = report::Marker::down_triangle},
+      .style = {"learned", "#E69F00", "#8A5D00", "#F0E442", "#F0E442", report::Marker::down_triangle},
       .fields = {{{ALIBI_FIELD("max_length", transformer.embedding.max_length), .range = {.least = 1, .most = 0x1p31},
                    .help = "Learned positions: number of rows of the table", .default_text = "the training length"},
                   {.part = "embedding", .json = "alibi.max_length", .always_written = true}}},

@@ -34,12 +34,7 @@ PositionMethod rotary() {
   return {
       .name = "rotary",
       .make = make_part<Rotation, Rotary>,
-      .style = {.name = "rotary",
-                .line = "#009E73",
-                .text = "#00734F",
-                .dark_line = "#2BC79A",
-                .dark_text = "#2BC79A",
-                .marker = report::Marker::triangle},
+      .style = {"rotary", "#009E73", "#00734F", "#2BC79A", "#2BC79A", report::Marker::triangle},
       .fields = {{{ALIBI_FIELD("rotary_theta", transformer.attention.rotary_theta), .range = {.above = 1, .most = 1e12},
                    .help = "Rotary positions: base of the wavelengths"},
                   {.part = "attention", .json = "alibi.rotary_theta", .always_written = true}}},

@@ -42,12 +42,7 @@ PositionMethod sinusoidal() {
   return {
       .name = "sinusoidal",
       .make = make_part<InputPositions, Sinusoidal>,
-      .style = {.name = "sinusoidal",
-                .line = "#0072B2",
-                .text = "#0069A3",
-                .dark_line = "#56B4E9",
-                .dark_text = "#6FC0EE",
-                .marker = report::Marker::square},
+      .style = {"sinusoidal", "#0072B2", "#0069A3", "#56B4E9", "#6FC0EE", report::Marker::square},
   };
 }
 

@@ -44,12 +44,7 @@ PositionMethod t5() {
   return {
       .name = "t5",
       .make = make_part<PositionBias, T5>,
-      .style = {.name = "t5",
-                .line = "#CC79A7",
-                .text = "#9C4274",
-                .dark_line = "#E29BC4",
-                .dark_text = "#E29BC4",
-                .marker = report::Marker::diamond},
+      .style = {"t5", "#CC79A7", "#9C4274", "#E29BC4", "#E29BC4", report::Marker::diamond},
       .fields =
           {
               {{ALIBI_FIELD("t5_buckets", transformer.attention.t5_buckets), .range = {.least = 2, .most = 4096},
