@@ -6,7 +6,7 @@ import contextlib
 import functools
 import inspect
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,11 +18,28 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def checked(function: Function) -> Function:
-    """Converts and checks the arguments whose annotations are in _CHECKS, before the function is called.
+    """Converts and checks the arguments whose annotations are in _CHECKS, before the function is called."""
+    return _checked(function, inspect.signature(function), {})
 
-    Errors name the function, or what an argument `operation` names.
-    """
-    signature = inspect.signature(function)
+
+def checked_options(options: type, defaults: Mapping[str, Any]) -> Callable[[Function], Function]:
+    """checked() for functions whose `**options` are those of a TypedDict. They get all of them, with these defaults, and
+    have all of them in their signature."""
+
+    def decorator(function: Function) -> Function:
+        signature = inspect.signature(function)
+        *own, _ = signature.parameters.values()
+        named = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=defaults[name],
+                              annotation=getattr(hint, "__forward_arg__", hint))
+            for name, hint in options.__annotations__.items()
+        ]  # fmt: skip
+        return _checked(function, signature.replace(parameters=[*own, *named]), defaults)
+
+    return decorator
+
+
+def _checked(function: Function, signature: inspect.Signature, defaults: Mapping[str, Any]) -> Function:
     owner = function.__qualname__.split(".")
     operation = owner[-2] if owner[-1] == "__init__" else owner[-1]
     checks = {
@@ -34,13 +51,13 @@ def checked(function: Function) -> Function:
     @functools.wraps(function)
     def call(*args: Any, **given: Any) -> Any:
         bound = signature.bind(*args, **given)
-        named = bound.arguments.get("operation", operation)
         for name, value in bound.arguments.items():
-            if name in checks and name != "operation":
-                with naming(named, name, value):
-                    bound.arguments[name] = checks[name](named, name, value)
-        return function(*bound.args, **bound.kwargs)
+            if name in checks:
+                with naming(operation, name, value):
+                    bound.arguments[name] = checks[name](operation, name, value)
+        return function(*bound.args, **{**defaults, **bound.kwargs})
 
+    call.__signature__ = signature  # type: ignore[attr-defined]
     return call  # type: ignore[return-value]
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import _core
 from ._arguments import checked, token_sequence, wrong_type
-from ._model import Array, LanguageModel, generation_options
+from ._model import Array, GenerationOptions, LanguageModel, takes_generation_options
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack  # in typing since Python 3.11
 
 
 @dataclass(frozen=True)
@@ -118,7 +121,7 @@ class Engine:
         self._core = _core.Engine(model._core, slots, step_tokens, chunk_tokens, queue, max_tokens, prefix_bytes, memory,
                                   eviction_tolerance)  # fmt: skip
 
-    @checked
+    @takes_generation_options
     def submit(
         self,
         prompt: Sequence[int] | Array,
@@ -126,15 +129,7 @@ class Engine:
         samples: int = 1,
         logprobs: int | None = None,
         prompt_logprobs: int | None = None,
-        max_tokens: int = 256,
-        temperature: float = 1.0,
-        top_k: int = 0,
-        top_p: float = 1.0,
-        min_p: float = 0.0,
-        repetition_penalty: float = 1.0,
-        seed: int = 0,
-        stop: str | Sequence[str] = (),
-        stop_at_end_of_text: bool = False,
+        **options: Unpack[GenerationOptions],
     ) -> EngineRequest:
         """Submits a prompt of token ids, such as LanguageModel.encode() gives.
 
@@ -143,10 +138,6 @@ class Engine:
         prompt_logprobs     the same for the prompt
         The other options are those of LanguageModel.generate().
         """
-        options = generation_options(
-            "submit", max_tokens=max_tokens, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p,
-            repetition_penalty=repetition_penalty, seed=seed, stop=stop, stop_at_end_of_text=stop_at_end_of_text,
-        )  # fmt: skip
         ids = token_sequence(prompt, "submit", "prompt", self._vocab_size)
         return EngineRequest(self._core.submit(ids, samples, logprobs, prompt_logprobs, options))
 

@@ -6,17 +6,20 @@ import html
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Union
+from typing import TYPE_CHECKING, Any, TypedDict, Union
 
 import numpy as np
 
 from . import _core
-from ._arguments import checked, integer, naming, token_ids, token_sequence, wrong_type
+from ._arguments import checked, checked_options, integer, naming, token_ids, token_sequence, wrong_type
 from ._core import UsageError
 from ._padding import padding_of, tokens_of
 from ._progress import OnProgress, from_core
 from ._results import Result, axes, frame, table
 from ._text import Text, paths_of
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack  # in typing since Python 3.11
 
 Array = np.ndarray[Any, Any]
 Scored = Union[Text, Array]
@@ -133,26 +136,25 @@ class Evaluation(Result):
         return table([name.replace("_", " ") for name in names], [[getattr(self, name) for name in names]])
 
 
-@checked
-def generation_options(
-    operation: str,
-    *,
-    max_tokens: int = 256,
-    temperature: float = 1.0,
-    top_k: int = 0,
-    top_p: float = 1.0,
-    min_p: float = 0.0,
-    repetition_penalty: float = 1.0,
-    seed: int = 0,
-    stop: str | Sequence[str] = (),
-    stop_at_end_of_text: bool = False,
-) -> dict[str, Any]:
-    """The options of generate() that _core takes as one dict."""
-    return {
-        "max_tokens": max_tokens, "temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p,
-        "repetition_penalty": repetition_penalty, "seed": seed, "stop_at_end_of_text": stop_at_end_of_text,
-        "stop": [stop] if isinstance(stop, str) else list(stop),
-    }  # fmt: skip
+class GenerationOptions(TypedDict, total=False):
+    """The options of generate(), which says what they mean. _core takes them as one dict."""
+
+    max_tokens: int
+    temperature: float
+    top_k: int
+    top_p: float
+    min_p: float
+    repetition_penalty: float
+    seed: int
+    stop: str | Sequence[str]
+    stop_at_end_of_text: bool
+
+
+takes_generation_options = checked_options(
+    GenerationOptions,
+    {"max_tokens": 256, "temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "repetition_penalty": 1.0, "seed": 0,
+     "stop": (), "stop_at_end_of_text": False},
+)  # fmt: skip
 
 
 class LanguageModel:
@@ -275,22 +277,14 @@ class LanguageModel:
         vectors: Array = self._core.embed([texts] if isinstance(texts, str) else texts, pooling, normalize)
         return vectors[0] if isinstance(texts, str) else vectors
 
-    @checked
+    @takes_generation_options
     def generate(
         self,
         prompt: str,
         *,
-        max_tokens: int = 256,
-        temperature: float = 1.0,
-        top_k: int = 0,
-        top_p: float = 1.0,
-        min_p: float = 0.0,
-        repetition_penalty: float = 1.0,
-        seed: int = 0,
-        stop: str | Sequence[str] = (),
-        stop_at_end_of_text: bool = False,
         sample: int = 0,
         on_text: Callable[[str], object] | None = None,
+        **options: Unpack[GenerationOptions],
     ) -> Generation:
         """Generates text after the prompt, of any length.
 
@@ -307,18 +301,14 @@ class LanguageModel:
         on_text               called with each new piece of text, in whole characters (U+FFFD stands for bytes that are
                               part of none); return False to stop
         """
-        options = generation_options(
-            "generate", max_tokens=max_tokens, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p,
-            repetition_penalty=repetition_penalty, seed=seed, stop=stop, stop_at_end_of_text=stop_at_end_of_text,
-        )  # fmt: skip
         return Generation(prompt=prompt, **self._core.generate(prompt, sample, options, on_text))
 
-    @checked
-    def stream(self, prompt: str, *, sample: int = 0, **options: Any) -> Iterator[str]:
+    @takes_generation_options
+    def stream(self, prompt: str, *, sample: int = 0, **options: Unpack[GenerationOptions]) -> Iterator[str]:
         """Yields the text of generate() in pieces as it is generated. Leaving the loop stops the generation."""
-        return self._pieces(prompt, sample, generation_options("stream", **options))
+        return self._pieces(prompt, sample, options)
 
-    def _pieces(self, prompt: str, sample: int, options: dict[str, Any]) -> Iterator[str]:
+    def _pieces(self, prompt: str, sample: int, options: GenerationOptions) -> Iterator[str]:
         stream = self._core.stream(prompt, sample, options)
         try:
             while (piece := stream.next()) is not None:

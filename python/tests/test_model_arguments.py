@@ -71,7 +71,7 @@ def test_language_model(model, tmp_path):
     table(model.embed, {"texts": "a"}, {"texts": TEXTS, "pooling": ["first", *CHOICE], "normalize": "flag"})
     table(model.generate, {"prompt": "a", "max_tokens": 1},
           {"prompt": WRONG["text"], "sample": "integer", "on_text": FUNCTION, **GENERATION})  # fmt: skip
-    table(model.stream, {"prompt": "a"}, {"prompt": WRONG["text"], "sample": "integer"}, without=["options"])
+    table(model.stream, {"prompt": "a"}, {"prompt": WRONG["text"], "sample": "integer"}, without=GENERATION)
     wrong_values.check(lambda **given: list(model.stream("a", **given)), {"max_tokens": 1}, GENERATION)
     wrong_values.check(model.stream, {"prompt": "a"}, {"on_text": [print] * 20, "max_token": [1] * 20})
     table(model.loglikelihoods, {"texts": [[97, 98]], "targets": [1]},

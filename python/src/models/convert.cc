@@ -107,7 +107,12 @@ GenerateOptions generate_options(const nb::dict& given) {
   options.repetition_penalty = nb::cast<double>(given["repetition_penalty"]);
   options.seed = nb::cast<uint64_t>(given["seed"]);
   options.stop_at_end_of_text = nb::cast<bool>(given["stop_at_end_of_text"]);
-  options.stop = nb::cast<std::vector<std::string>>(given["stop"]);
+  const nb::object stop = given["stop"];
+  if (nb::isinstance<nb::str>(stop)) {
+    options.stop = {nb::cast<std::string>(stop)};
+  } else {
+    options.stop = nb::cast<std::vector<std::string>>(stop);
+  }
   return options;
 }
 
