@@ -26,7 +26,7 @@ from ._engine import Engine, EngineRequest, EngineResult, EngineSample, TokenLog
 from ._flash import flash_attn_func, flash_attn_varlen_func, flash_attn_with_kvcache
 from ._kind import is_torch, torch_operator
 from ._model import Evaluation, Generation, LanguageModel, Scores
-from ._options import EVERYWHERE, Window, flag_of
+from ._options import EVERYWHERE, Window, flag_of, options_of
 from ._positions import attention_positions
 from ._progress import Progress, show_progress
 from ._tokenizer import Tokenizer
@@ -116,9 +116,10 @@ def attention_decode(
     if not isinstance(cache, KvCache):
         raise TypeError(f"[attention_decode] cache is a {type(cache).__name__}, expected a KvCache")
     return_lse = flag_of("attention_decode", "return_lse", return_lse)
+    options = options_of(causal, window_size, alibi_slopes=alibi_slopes, softmax_scale=softmax_scale, query_offset=query_offset,
+                         alibi_slopes_after=alibi_slopes_after, tolerance=tolerance, softcap=softcap)  # fmt: skip
     run = torch_operator().attention_decode if is_torch(q) else _numpy.attention_decode
-    return run(q, cache._core, alibi_slopes, causal, window_size, softmax_scale, query_offset, alibi_slopes_after,
-               tolerance, return_lse, softcap)  # fmt: skip
+    return run(q, cache._core, options, return_lse)
 
 
 def merge_attention(out_a: Any, lse_a: Any, out_b: Any, lse_b: Any) -> Any:

@@ -1,4 +1,4 @@
-"""attention(), which also calls the kernel for NumPy arrays, in as few steps as possible."""
+"""attention(), in as few steps as possible: they take as long as a small call's work."""
 
 from __future__ import annotations
 
@@ -8,12 +8,36 @@ import numpy as np
 
 from . import _core
 from ._kind import is_torch, refuse_other_kinds, torch_operator
-from ._numpy import empty_like
-from ._options import EVERYWHERE, Window, check_axes, offsets_of, window_of
+from ._options import EVERYWHERE, Options, Window, offsets_of, window_of
 from ._padding import padded_attention
 
-_FLOAT32 = np.dtype(np.float32)
-_ndarray, _empty, _attention = np.ndarray, np.empty, _core.attention
+_ndarray, _attention_result = np.ndarray, _core.attention_result
+_DROPOUT_P, _CU_SEQLENS_Q, _CU_SEQLENS_K = map(Options._fields.index, ("dropout_p", "cu_seqlens_q", "cu_seqlens_k"))
+
+
+def _converted(given: Options) -> Options:
+    """With offsets as int32, and a seed if weights are dropped."""
+    seed = given.dropout_seed
+    if seed is None and _core.real("attention", "dropout_p", given.dropout_p):
+        seed = int(np.random.randint(1 << 62))
+    return given._replace(dropout_seed=seed, cu_seqlens_q=offsets_of("attention", "cu_seqlens_q", given.cu_seqlens_q),
+                          cu_seqlens_k=offsets_of("attention", "cu_seqlens_k", given.cu_seqlens_k))  # fmt: skip
+
+
+def attend(q: Any, k: Any, v: Any, options: tuple[Any, ...], return_lse: bool) -> Any:
+    """attention() with its options in the order of Options, as the caller gave them but for the window."""
+    if type(q) is not _ndarray and is_torch(q):
+        return torch_operator().attend(q, k, v, options, return_lse)
+    if not (type(k) is _ndarray and type(v) is _ndarray) and (is_torch(k) or is_torch(v)):
+        refuse_other_kinds("attention", q=q, k=k, v=v)  # a tensor's gradient would be lost
+    dropout_p = options[_DROPOUT_P]
+    if type(dropout_p) is not float or dropout_p or options[_CU_SEQLENS_Q] is not None or options[_CU_SEQLENS_K] is not None:
+        options = _converted(Options(*options))
+    try:
+        return _attention_result(q, k, v, options, return_lse)
+    except (AttributeError, TypeError):
+        refuse_other_kinds("attention", q=q, k=k, v=v)
+        raise
 
 
 def attention(
@@ -74,41 +98,11 @@ def attention(
     """
     if return_lse is not True and return_lse is not False:
         return_lse = _core.flag("attention", "return_lse", return_lse)
-    if key_padding_mask is not None:
-        return padded_attention(attention, q, k, v, key_padding_mask, {
-            "alibi_slopes": alibi_slopes, "causal": causal, "window_size": window_size, "softmax_scale": softmax_scale,
-            "dropout_p": dropout_p, "query_offset": query_offset, "cu_seqlens_q": cu_seqlens_q,
-            "cu_seqlens_k": cu_seqlens_k, "alibi_slopes_after": alibi_slopes_after, "tolerance": tolerance,
-            "return_lse": return_lse, "dropout_seed": dropout_seed, "softcap": softcap})  # fmt: skip
-    plain = type(q) is _ndarray
-    if not plain and is_torch(q):
-        return torch_operator().attention(
-            q, k, v, alibi_slopes, causal, window_size, softmax_scale, dropout_p, query_offset, cu_seqlens_q,
-            cu_seqlens_k, alibi_slopes_after, tolerance, return_lse, dropout_seed, softcap)  # fmt: skip
-    if not (type(k) is _ndarray and type(v) is _ndarray) and (is_torch(k) or is_torch(v)):
-        refuse_other_kinds("attention", q=q, k=k, v=v)  # a tensor's gradient would be lost
     window = after = 0
     if window_size is not EVERYWHERE:
         causal, window, after = window_of(causal, window_size)
-    if dropout_seed is None:
-        draws = (type(dropout_p) is not float or dropout_p) and _core.real("attention", "dropout_p", dropout_p)
-        dropout_seed = int(np.random.randint(1 << 62)) if draws else 0
-    if cu_seqlens_q is not None or cu_seqlens_k is not None:
-        cu_seqlens_q = offsets_of("attention", "cu_seqlens_q", cu_seqlens_q)
-        cu_seqlens_k = offsets_of("attention", "cu_seqlens_k", cu_seqlens_k)
     options = (alibi_slopes, alibi_slopes_after, causal, window, softmax_scale, dropout_p, dropout_seed, query_offset,
                cu_seqlens_q, cu_seqlens_k, tolerance, after, softcap)  # fmt: skip
-    lse = None
-    try:
-        if return_lse:
-            check_axes(q.shape)
-            lse = np.empty((q.shape[0], q.shape[2], q.shape[1]), np.float32)
-        if plain and q.dtype is _FLOAT32:
-            out = _empty(q.shape, _FLOAT32)
-        else:
-            out = empty_like(q)
-        _attention(q, k, v, out, lse, None, None, options)
-    except (AttributeError, TypeError):
-        refuse_other_kinds("attention", q=q, k=k, v=v)
-        raise
-    return (out, lse) if return_lse else out
+    if key_padding_mask is not None:
+        return padded_attention(attend, q, k, v, key_padding_mask, Options(*options), return_lse)
+    return attend(q, k, v, options, return_lse)

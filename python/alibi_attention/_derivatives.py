@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from ._core import Error, UsageError
+from ._options import TENSORS, with_tensors
 
 _is_compiling = torch.compiler.is_compiling
 _transform = torch._C._functorch.peek_interpreter_stack
@@ -22,7 +23,8 @@ def transformed() -> bool:
 
 
 def refuse_forward_mode(operation: str, **tensors: Any) -> None:
-    """Raises for tensors that carry tangents, or that torch.func has wrapped: a kernel would read what is below."""
+    """Raises for tensors that carry tangents or belong to a transform of torch.func: a kernel would compute with their plain
+    values and lose the derivative."""
     for name, tensor in tensors.items():
         if not isinstance(tensor, Tensor):
             continue
@@ -52,7 +54,7 @@ def check_devices(operation: str, q: Tensor, **tensors: Tensor | None) -> None:
 
 
 def _each(operator: Any) -> Callable[..., Any]:
-    """A rule for vmap: the operator for each entry in turn. Its bits are those of separate calls."""
+    """A rule for vmap that calls the operator once for each entry, so that the bits are those of separate calls."""
 
     def rule(info: Any, in_dims: tuple[int | None, ...], *given: Any) -> tuple[Any, Any]:
         results = [
@@ -115,7 +117,7 @@ def check_gradients(operation: str, dlse: Tensor | None) -> None:
 
 
 def sequences(q: Tensor, k: Tensor, cu_q: Tensor | None, cu_k: Tensor | None) -> Iterator[tuple[slice, slice, slice]]:
-    """(entries, rows of queries, rows of keys) of each packed sequence, or once for all batch entries."""
+    """Slices of (batch entries, query rows, key rows): one triple for each packed sequence, or a single one for the whole batch."""
     if cu_q is None or cu_k is None:
         yield slice(None), slice(0, q.shape[1]), slice(0, k.shape[1])
         return
@@ -180,8 +182,8 @@ def slopes_of(slopes: Tensor, entries: slice) -> Tensor:
 def tangent_of(primals: tuple[Tensor, ...], tangents: tuple[Tensor | None, ...], cu_q: Tensor | None, cu_k: Tensor | None,
                scale: float, softcap: float,
                bias_of: Callable[[slice, slice, slice, int, int], tuple[Tensor, Tensor | None]]) -> tuple[Any, ...]:  # fmt: skip
-    """tangent_rows() of all sequences, as outputs of an operator: (dout, dlse, None, None). bias_of also gets a sequence of
-    sequences()."""
+    """Tangents of an operator's four outputs: dout (batch, queries, heads, head_dim), dlse (batch, heads, queries), None, None.
+    bias_of takes the slices of sequences() before the rows of queries."""
     q, k, v = primals
     scale = scale or q.shape[3] ** -0.5
     parts = []
@@ -196,18 +198,18 @@ def tangent_of(primals: tuple[Tensor, ...], tangents: tuple[Tensor | None, ...],
 
 
 def attention_tangent(ctx: Any, dq: Any, dk: Any, dv: Any, dslopes: Any, dslopes_after: Any, *_: Any) -> tuple[Any, ...]:
-    q, k, v, *_, slopes, slopes_after, _, cu_q, cu_k = ctx.saved_tensors
-    causal, window, scale, dropout_p, offset, _, after, softcap = ctx.plain
-    if dropout_p:
-        raise UsageError(f"[attention] dropout_p is {dropout_p}, expected 0 in forward-mode differentiation")
-    if not after:
-        after = window
+    q, k, v, *_ = ctx.saved_tensors
+    options = with_tensors(ctx.options, ctx.saved_tensors[-len(TENSORS) :])
+    if options.dropout_p:
+        raise UsageError(f"[attention] dropout_p is {options.dropout_p}, expected 0 in forward-mode differentiation")
+    slopes, slopes_after, window = options.alibi_slopes, options.alibi_slopes_after, options.window
+    after = options.window_after or window
 
     def bias_of(entries: slice, of_q: slice, of_k: slice, first: int, last: int) -> tuple[Tensor, Tensor | None]:
         keys, queries = of_k.stop - of_k.start, of_q.stop - of_q.start
-        begin = keys - queries if offset is None else offset
+        begin = keys - queries if options.query_offset is None else options.query_offset
         distance = torch.arange(begin + first, begin + last, device=q.device)[:, None] - torch.arange(keys, device=q.device)
-        seen = distance >= 0 if causal else distance > -after if after > 0 else torch.ones_like(distance, dtype=torch.bool)
+        seen = distance >= 0 if options.causal else distance > -after if after > 0 else torch.ones_like(distance, dtype=torch.bool)
         if window > 0:
             seen = seen & (distance < window)
 
@@ -225,11 +227,12 @@ def attention_tangent(ctx: Any, dq: Any, dk: Any, dv: Any, dslopes: Any, dslopes
                 dbias = linear(there, beyond)
         return bias.masked_fill(~seen, float("-inf")), dbias
 
-    return tangent_of((q, k, v), (dq, dk, dv), cu_q, cu_k, scale, softcap, bias_of)
+    return tangent_of((q, k, v), (dq, dk, dv), options.cu_seqlens_q, options.cu_seqlens_k, options.softmax_scale,
+                      options.softcap, bias_of)  # fmt: skip
 
 
 class _RefuseBackward(torch.autograd.Function):
-    """The first tensor, without a gradient: a backward pass through it is an error."""
+    """Returns `out`. A backward pass through it is an error."""
 
     @staticmethod
     def forward(ctx: Any, operation: str, out: Tensor, *inputs: Tensor) -> Tensor:  # type: ignore[override, unused-ignore]

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from . import _core
 from ._attention import attention
 from ._cache import KvCache
-from ._options import EVERYWHERE, Window, window_of
+from ._options import EVERYWHERE, Window, options_of, window_of
 from ._torch import attention_decode
 
 
@@ -120,8 +120,8 @@ class AlibiAttention(nn.Module):
             if not isinstance(cache, KvCache):
                 raise TypeError(f"[AlibiAttention] cache is a {type(cache).__name__}, expected a KvCache")
             cache.append(k, v)
-            out = attention_decode(q, cache._core, self.slopes, self.causal, self.window_size, None, None, None,
-                                   self.tolerance, False)  # fmt: skip
+            options = options_of(self.causal, self.window_size, alibi_slopes=self.slopes, tolerance=self.tolerance)
+            out = attention_decode(q, cache._core, options, False)
         result: Tensor = self.out(out.reshape(batch, length, self.embed_dim))
         if key_padding_mask is not None:  # the projection may have a bias
             result = result.masked_fill(_as_mask(key_padding_mask, result.device)[..., None], 0)

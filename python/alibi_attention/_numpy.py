@@ -8,11 +8,7 @@ import numpy as np
 
 from . import _core
 from ._kind import refuse_other_kinds
-from ._options import Window, check_axes, options
-
-_FLOAT32 = np.dtype(np.float32)
-_core.set_numpy(np.ndarray, _FLOAT32, np.dtype(np.float16), np.dtype(np.int32), np.ones((2, 3), np.float32))
-
+from ._options import Options, check_axes
 
 def empty_like(q: Any) -> np.ndarray[Any, Any]:
     if isinstance(q, np.ndarray):
@@ -22,26 +18,16 @@ def empty_like(q: Any) -> np.ndarray[Any, Any]:
     return np.empty(tuple(q.shape), np.float16 if str(q.dtype).endswith("float16") else np.float32)
 
 
-def attention_decode(
-    q: Any,
-    cache: _core.KvCache,
-    alibi_slopes: Any,
-    causal: bool,
-    window_size: Window,
-    softmax_scale: float | None,
-    query_offset: int | None,
-    alibi_slopes_after: Any,
-    tolerance: float,
-    return_lse: bool,
-    softcap: float = 0.0,
-) -> Any:
+_core.set_numpy(np.ndarray, np.dtype(np.float32), np.dtype(np.float16), np.dtype(np.int32), np.empty, empty_like,
+                np.ones((2, 3), np.float32))  # fmt: skip
+
+
+def attention_decode(q: Any, cache: _core.KvCache, options: Options, return_lse: bool) -> Any:
     refuse_other_kinds("attention_decode", q=q)
     check_axes(q.shape)
-    given = options(alibi_slopes, alibi_slopes_after, causal, window_size, softmax_scale, query_offset, tolerance,
-                    softcap)  # fmt: skip
     out = empty_like(q)
     lse = np.empty((q.shape[0], q.shape[2], q.shape[1]), np.float32) if return_lse else None
-    _core.attention_decode(q, cache, out, lse, given)
+    _core.attention_decode(q, cache, out, lse, options)
     return (out, lse) if return_lse else out
 
 

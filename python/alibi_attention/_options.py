@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from operator import index
-from typing import Any
+from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import numpy as np
 
@@ -35,32 +36,59 @@ def window_of(causal: bool, window_size: Window) -> tuple[bool, int, int]:
 
 
 def flag_of(operation: str, name: str, value: Any) -> bool:
-    """Without a call of _core for True and False, so that torch.compile can follow it."""
+    """True or False. For these two it does not call _core, which torch.compile cannot trace."""
     return value if value is True or value is False else flag(operation, name, value)
 
 
 def check_count(operation: str, name: str, value: Any) -> None:
-    """Of a number that is accepted for compatibility and not needed."""
+    """Checks a number that is accepted for compatibility and has no effect."""
     if type(value) is not int or abs(value) >> 62:
         integer(operation, name, value)
 
 
-def options(
-    slopes: Any,
-    slopes_after: Any,
-    causal: bool,
-    window_size: Window,
-    softmax_scale: float | None,
-    query_offset: int | None,
-    tolerance: float,
-    softcap: float,
-    cu_seqlens_q: Any = None,
-    cu_seqlens_k: Any = None,
-) -> tuple[Any, ...]:
-    """What _core takes as one tuple, of attention over a cache. (attention() itself makes its own: a call costs time.)"""
+class Options(NamedTuple):
+    """The options of attention, as _core takes them. The operator of PyTorch has them in this order, of the types in the
+    annotations. attention() says what they mean."""
+
+    alibi_slopes: Annotated[Any, "Tensor?"] = None
+    alibi_slopes_after: Annotated[Any, "Tensor?"] = None
+    causal: Annotated[Any, "bool"] = True
+    window: Annotated[int, "SymInt"] = 0
+    """0: no limit; N: visible are keys less than N before the query, and after it"""
+    softmax_scale: Annotated[Any, "float"] = None
+    """None: 1 / sqrt(head_dim), which is 0 in the operator"""
+    dropout_p: Annotated[Any, "float"] = 0.0
+    dropout_seed: Annotated[Any, "Tensor?"] = None
+    query_offset: Annotated[Any, "SymInt?"] = None
+    cu_seqlens_q: Annotated[Any, "Tensor?"] = None
+    cu_seqlens_k: Annotated[Any, "Tensor?"] = None
+    tolerance: Annotated[Any, "float"] = 0.0
+    window_after: Annotated[int, "SymInt"] = 0
+    """of keys after the query; 0: window; -1: no limit"""
+    softcap: Annotated[Any, "float"] = 0.0
+
+
+_TYPES: dict[str, str] = {
+    name: hint.__metadata__[0] for name, hint in get_type_hints(Options, include_extras=True).items()
+}
+SCHEMA = ", ".join(f"{kind} {name}" for name, kind in _TYPES.items())
+TENSORS = [name for name, kind in _TYPES.items() if kind == "Tensor?"]
+
+
+def tensors_of(options: Options) -> list[Any]:
+    """The values of the options in TENSORS."""
+    return [getattr(options, name) for name in TENSORS]
+
+
+def with_tensors(options: Options, tensors: Iterable[Any] = (None,) * len(TENSORS)) -> Options:
+    """The same options with these values for those in TENSORS."""
+    return options._replace(**dict(zip(TENSORS, tensors)))
+
+
+def options_of(causal: bool, window_size: Window, **given: Any) -> Options:
+    """Options with the window of attention()."""
     causal, window, after = window_of(causal, window_size)
-    return (slopes, slopes_after, causal, window, softmax_scale, 0.0, 0, query_offset, cu_seqlens_q, cu_seqlens_k,
-            tolerance, after, softcap)  # fmt: skip
+    return Options(causal=causal, window=window, window_after=after, **given)
 
 
 def check_axes(shape: tuple[int, ...], name: str = "q") -> None:
@@ -69,7 +97,8 @@ def check_axes(shape: tuple[int, ...], name: str = "q") -> None:
 
 
 def offsets_of(operation: str, name: str, given: Any) -> Any:
-    """Counts and offsets as int32. Larger ones become the largest, which no count of rows is."""
+    """Counts or offsets as int32 (n,). Numbers beyond int32 become its largest number, which is refused later, because no array
+    has as many rows."""
     if given is None:
         return None
     try:
@@ -85,7 +114,7 @@ def offsets_of(operation: str, name: str, given: Any) -> Any:
 
 
 def floats_of(operation: str, name: str, given: Any) -> np.ndarray[Any, Any]:
-    """A copy as float32."""
+    """A float32 copy of any shape."""
     try:
         found = np.asarray(given)
     except Exception:

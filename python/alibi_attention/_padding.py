@@ -10,6 +10,7 @@ import numpy as np
 
 from ._core import UsageError, integer
 from ._kind import as_array, is_torch, refuse_other_kinds
+from ._options import Options
 
 Bools = np.ndarray[Any, np.dtype[np.bool_]]
 
@@ -52,7 +53,8 @@ def _offsets(tokens: Bools) -> np.ndarray[Any, Any]:
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
 
 
-def padded_attention(attention: Callable[..., Any], q: Any, k: Any, v: Any, mask: Any, given: dict[str, Any]) -> Any:
+def padded_attention(attend: Callable[..., Any], q: Any, k: Any, v: Any, mask: Any, options: Options,
+                     return_lse: bool) -> Any:  # fmt: skip
     """attention() over the tokens alone. Queries are the last rows, so those at padded keys are padding too."""
     refuse_other_kinds("attention", q=q, k=k, v=v)
     if not is_torch(q):
@@ -63,38 +65,38 @@ def padded_attention(attention: Callable[..., Any], q: Any, k: Any, v: Any, mask
     batch, queries, heads, head_dim = q.shape
     keys = k.shape[1]
     tokens = tokens_of(mask, (batch, keys), "attention")
-    offset = given["query_offset"]
+    offset = options.query_offset
     if queries > keys or (offset is not None and integer("attention", "query_offset", offset) != keys - queries):
         raise UsageError(f"[attention] key_padding_mask with {queries} queries, {keys} keys and query_offset "
-                         f"{given['query_offset']}: expected the queries to be the last rows")  # fmt: skip
-    if given["cu_seqlens_q"] is not None or given["cu_seqlens_k"] is not None:
+                         f"{offset}: expected the queries to be the last rows")  # fmt: skip
+    if options.cu_seqlens_q is not None or options.cu_seqlens_k is not None:
         raise UsageError("[attention] key_padding_mask and cu_seqlens are both given, expected one of them")
     for name in ("alibi_slopes", "alibi_slopes_after"):
-        slopes = given[name]
+        slopes = getattr(options, name)
         shape = () if slopes is None else tuple((slopes if is_torch(slopes) else as_array(slopes)).shape)
         if slopes is not None and len(shape) != 1:
             raise UsageError(f"[attention] {name} has shape {shape}, expected (heads,) beside a key_padding_mask")
     asking = tokens[:, keys - queries :]
     query_rows, key_rows = (np.flatnonzero(rows) for rows in (asking, tokens))
-    given = {**given, "query_offset": None, "cu_seqlens_q": _offsets(asking), "cu_seqlens_k": _offsets(tokens)}
+    options = options._replace(query_offset=None, cu_seqlens_q=_offsets(asking), cu_seqlens_k=_offsets(tokens))
     run = _run_torch if is_torch(q) else _run_numpy
-    out, lse = run(attention, q, k, v, query_rows, key_rows, given)
+    out, lse = run(attend, q, k, v, query_rows, key_rows, options, return_lse)
     out = out.reshape(batch, queries, heads, head_dim)
-    if not given["return_lse"]:
+    if not return_lse:
         return out
     lse = lse.reshape(batch, queries, heads)
     return out, lse.transpose(1, 2).contiguous() if is_torch(q) else np.ascontiguousarray(lse.transpose(0, 2, 1))
 
 
-def _run_numpy(attention: Callable[..., Any], q: Any, k: Any, v: Any, query_rows: Any, key_rows: Any,
-               given: dict[str, Any]) -> tuple[Any, Any]:  # fmt: skip
+def _run_numpy(attend: Callable[..., Any], q: Any, k: Any, v: Any, query_rows: Any, key_rows: Any,
+               options: Options, return_lse: bool) -> tuple[Any, Any]:  # fmt: skip
     """(out (batch * queries, heads, head_dim), lse (batch * queries, heads) or None)"""
     packed = [
         x.reshape(x.shape[0] * x.shape[1], *x.shape[2:])[rows][None]
         for x, rows in ((q, query_rows), (k, key_rows), (v, key_rows))
     ]
-    found = attention(*packed, **given)
-    out, lse = found if given["return_lse"] else (found, None)
+    found = attend(*packed, options, return_lse)
+    out, lse = found if return_lse else (found, None)
     spread = np.zeros((q.shape[0] * q.shape[1], *q.shape[2:]), out.dtype)
     spread[query_rows] = out[0]
     if lse is not None:
@@ -104,14 +106,14 @@ def _run_numpy(attention: Callable[..., Any], q: Any, k: Any, v: Any, query_rows
     return spread, lse
 
 
-def _run_torch(attention: Callable[..., Any], q: Any, k: Any, v: Any, query_rows: Any, key_rows: Any,
-               given: dict[str, Any]) -> tuple[Any, Any]:  # fmt: skip
+def _run_torch(attend: Callable[..., Any], q: Any, k: Any, v: Any, query_rows: Any, key_rows: Any,
+               options: Options, return_lse: bool) -> tuple[Any, Any]:  # fmt: skip
     """The same with gradients: index_select and index_copy have them."""
     torch = sys.modules["torch"]  # q is one of its tensors
     of_queries, of_keys = (torch.from_numpy(rows).to(q.device) for rows in (query_rows, key_rows))
     packed = [x.flatten(0, 1).index_select(0, rows)[None] for x, rows in ((q, of_queries), (k, of_keys), (v, of_keys))]
-    found = attention(*packed, **given)
-    out, lse = found if given["return_lse"] else (found, None)
+    found = attend(*packed, options, return_lse)
+    out, lse = found if return_lse else (found, None)
     spread = out.new_zeros((q.shape[0] * q.shape[1], *q.shape[2:])).index_copy(0, of_queries, out[0])
     if lse is not None:
         lse = lse.new_full(spread.shape[:2], float("-inf")).index_copy(0, of_queries, lse[0].T)

@@ -11,7 +11,7 @@ from . import _core
 from ._core import UsageError
 from ._kind import as_array, is_torch, refuse_other_kinds, torch_operator
 from ._numpy import empty_like
-from ._options import Window, offsets_of, options
+from ._options import Window, offsets_of, options_of
 
 Ints = np.ndarray[Any, np.dtype[np.int32]]
 
@@ -111,9 +111,9 @@ def paged_attention(
     if added is not None and lengths is not None:
         new = (*added, lengths)
         lengths = np.clip(lengths.astype(np.int64) + added[0].shape[1], 0, 2**31 - 1).astype(np.int32)
-    given = options(alibi_slopes, None, causal, window_size, softmax_scale, None, 0.0, softcap,
-                    offsets_of(operation, "cu_seqlens_q", cu_seqlens_q),
-                    offsets_of(operation, "cu_seqlens_k", cu_seqlens_k))  # fmt: skip
+    given = options_of(causal, window_size, alibi_slopes=alibi_slopes, softmax_scale=softmax_scale, softcap=softcap,
+                       cu_seqlens_q=offsets_of(operation, "cu_seqlens_q", cu_seqlens_q),
+                       cu_seqlens_k=offsets_of(operation, "cu_seqlens_k", cu_seqlens_k))  # fmt: skip
     if not is_torch(q):
         out = empty_like(q)
         lse = np.empty(shape, np.float32) if return_lse else None
@@ -123,7 +123,7 @@ def paged_attention(
     if new is not None:
         torch_operator().refuse_derivatives(operation, k=new[0], v=new[1], k_cache=k_cache, v_cache=v_cache)
     torch_operator().refuse_forward_mode(operation, q=q, k_cache=k_cache, v_cache=v_cache)
-    torch_operator()._follow_threads()
+    _core.follow_torch_threads()
     if q.stride(-1) != 1:
         q = q.contiguous()
     out = torch.empty(q.shape, dtype=q.dtype)

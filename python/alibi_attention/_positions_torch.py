@@ -12,7 +12,7 @@ from ._derivatives import check_devices, check_gradients, differentiable, keep_o
 from ._kind import refuse_other_kinds
 from ._options import check_axes
 from ._positions import points_of, relative
-from ._torch import _follow_threads, _library, ints_as_tensor, slopes_as_tensor
+from ._torch import _library, ints_as_tensor, slopes_as_tensor
 
 _OPTIONS = (
     "Tensor positions_q, Tensor? positions_k, Tensor? slopes, str distance, SymInt leading, float scale, "
@@ -41,7 +41,7 @@ def _core_options(given: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _forward(q: Tensor, k: Tensor, v: Tensor, *given: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    _follow_threads()
+    _core.follow_torch_threads()
     result = _outputs(q, given[7])
     _core.attention_positions(q, k, v, given[0], given[1], *result, _core_options(given))
     return result
@@ -71,7 +71,7 @@ def _backward(
     dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, lse_low: Tensor, stops: Tensor,
     slopes_gradient: bool, *given: Any,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    _follow_threads()
+    _core.follow_torch_threads()
     result = _gradients(q, k, v, given[2], slopes_gradient)
     if dout.stride(-1) != 1:
         dout = dout.contiguous()

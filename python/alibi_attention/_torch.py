@@ -1,16 +1,16 @@
 """The operator in PyTorch: torch.ops.alibi.attention, registered with its gradients.
 
-If no gradient is needed, attention() calls the kernel directly, without PyTorch's dispatcher.
+attend() calls the kernel without PyTorch's dispatcher where no gradient is needed.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
-from torch.utils.dlpack import to_dlpack  # type: ignore[attr-defined]
 
 from . import _core, _torch_cuda
 from ._derivatives import (
@@ -25,51 +25,28 @@ from ._derivatives import (
     without_gradient,
 )
 from ._kind import refuse_other_kinds
-from ._options import EVERYWHERE, Window, check_axes, floats_of, offsets_of, options, window_of
+from ._options import SCHEMA, TENSORS, Options, check_axes, floats_of, offsets_of, tensors_of, with_tensors
 
-_core.set_torch(Tensor, to_dlpack, torch.UntypedStorage)
+_core.set_torch(torch)
 
-_OPTIONS = (
-    "Tensor? slopes, Tensor? slopes_after, bool causal, SymInt window, float scale, float dropout_p, "
-    "Tensor? dropout_seed, SymInt? query_offset, Tensor? cu_seqlens_q, Tensor? cu_seqlens_k, float tolerance, "
-    "SymInt window_after, float softcap"
-)
 _library = torch.library.Library("alibi", "DEF")
-_library.define(f"attention(Tensor q, Tensor k, Tensor v, {_OPTIONS}) -> (Tensor, Tensor, Tensor, Tensor)")
+_library.define(f"attention(Tensor q, Tensor k, Tensor v, {SCHEMA}) -> (Tensor, Tensor, Tensor, Tensor)")
 _library.define(
     "attention_backward(Tensor dout, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, Tensor kernel_lse, "
-    f"Tensor blocks, bool slopes_gradient, {_OPTIONS}) -> (Tensor, Tensor, Tensor, Tensor)"
+    f"Tensor blocks, bool slopes_gradient, {SCHEMA}) -> (Tensor, Tensor, Tensor, Tensor)"
 )
 
 
-def _follow_threads() -> None:
-    count = torch.get_num_threads()
-    if count != _core.threads():
-        _core.set_threads(count)
-
-
-def _core_options(
-    slopes: Tensor | None,
-    slopes_after: Tensor | None,
-    causal: bool,
-    window: int,
-    scale: float,
-    dropout_p: float,
-    dropout_seed: Tensor | None,
-    query_offset: int | None,
-    cu_seqlens_q: Tensor | None,
-    cu_seqlens_k: Tensor | None,
-    tolerance: float,
-    window_after: int,
-    softcap: float,
-) -> tuple[Any, ...]:
-    seed = 0 if dropout_seed is None else int(dropout_seed.item())
-    return (slopes, slopes_after, causal, window, scale or None, dropout_p, seed, query_offset, cu_seqlens_q, cu_seqlens_k,
-            tolerance, window_after, softcap)  # fmt: skip
+def _core_options(given: tuple[Any, ...]) -> Options:
+    """The operator's options as _core takes them: the seed is a number, and the default scale is None."""
+    options = Options(*given)
+    seed = options.dropout_seed
+    return options._replace(softmax_scale=options.softmax_scale or None, dropout_seed=None if seed is None else int(seed.item()))
 
 
 def _saved_words(q: Tensor, cu_seqlens_q: Tensor | None, tolerance: float) -> Any:
-    """KernelState::saved_words() of sizes that may be symbols; of packed sequences, whose lengths are data, the most."""
+    """Number of int32 words that the kernel saves for its backward pass (KernelState::saved_words() of C++), for sizes that may
+    be symbols. For packed sequences, whose lengths are data, the largest possible number."""
     if not tolerance > 0:
         return 2
     if cu_seqlens_q is None:
@@ -79,42 +56,38 @@ def _saved_words(q: Tensor, cu_seqlens_q: Tensor | None, tolerance: float) -> An
     return 2 + 2 * q.shape[2] * blocks
 
 
-def _outputs(q: Tensor, cu_seqlens_q: Tensor | None, tolerance: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """out, lse, and what the kernel wants to know again."""
+def _outputs(q: Tensor, options: Options) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """New tensors for the output, lse (batch, heads, queries), and what the kernel saves for its backward pass: another lse and
+    (words,) int32."""
     lse = q.new_empty((q.shape[0], q.shape[2], q.shape[1]), dtype=torch.float32)
-    words = q.new_empty((_saved_words(q, cu_seqlens_q, tolerance),), dtype=torch.int32)
+    words = q.new_empty((_saved_words(q, options.cu_seqlens_q, options.tolerance),), dtype=torch.int32)
     return q.new_empty(q.shape), lse, torch.empty_like(lse), words
 
 
 def _forward(q: Tensor, k: Tensor, v: Tensor, *given: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    _follow_threads()
-    result = _outputs(q, given[8], given[10])
-    _core.attention(q, k, v, *result, _core_options(*given))
+    _core.follow_torch_threads()
+    options = _core_options(given)
+    result = _outputs(q, options)
+    _core.attention(q, k, v, *result, options)
     return result
 
 
-def _options_on_cuda(q: Tensor, given: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Of the operator's arguments after q, k and v."""
-    _torch_cuda.check(q, given[5])
-    options = (*given[:4], given[4] or None, *given[7:])  # a scale of 0 is the default
-    return _torch_cuda.core_options(*options)
-
-
 def _forward_cuda(q: Tensor, k: Tensor, v: Tensor, *given: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    options = _options_on_cuda(q, given)
-    result = _outputs(q, given[8], given[10])
+    options = _torch_cuda.core_options(q, _core_options(given))
+    result = _outputs(q, options)
     _torch_cuda.forward(q, k, v, result, options)
     return result
 
 
-def _check_fake(q: Tensor, k: Tensor, v: Tensor, given: tuple[Any, ...], **others: Tensor) -> None:
-    check_devices("attention", q, k=k, v=v, alibi_slopes=given[0], alibi_slopes_after=given[1], cu_seqlens_q=given[8],
-                  cu_seqlens_k=given[9], **others)  # fmt: skip
+def _check_fake(q: Tensor, k: Tensor, v: Tensor, options: Options, **others: Tensor) -> None:
+    own = dict(zip(TENSORS, tensors_of(options._replace(dropout_seed=None))))
+    check_devices("attention", q, k=k, v=v, **own, **others)
 
 
 def _forward_fake(q: Tensor, k: Tensor, v: Tensor, *given: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    _check_fake(q, k, v, given)
-    return _outputs(q, given[8], given[10])
+    options = Options(*given)
+    _check_fake(q, k, v, options)
+    return _outputs(q, options)
 
 
 def _gradients(q: Tensor, k: Tensor, v: Tensor, slopes: Tensor | None, slopes_gradient: bool) -> tuple[Tensor, ...]:
@@ -129,13 +102,14 @@ def _backward(
     dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, kernel_lse: Tensor, blocks: Tensor,
     slopes_gradient: bool, *given: Any,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    _follow_threads()
-    result = _gradients(q, k, v, given[0], slopes_gradient)
+    _core.follow_torch_threads()
+    options = _core_options(given)
+    result = _gradients(q, k, v, options.alibi_slopes, slopes_gradient)
     if dout.stride(-1) != 1:
         dout = dout.contiguous()
     dq, dk, dv, dslopes = result
     _core.attention_backward(dout, q, k, v, out, lse, kernel_lse, blocks, dq, dk, dv,
-                             dslopes if slopes_gradient else None, _core_options(*given))  # fmt: skip
+                             dslopes if slopes_gradient else None, options)  # fmt: skip
     return result
 
 
@@ -143,21 +117,24 @@ def _backward_cuda(
     dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, kernel_lse: Tensor, blocks: Tensor,
     slopes_gradient: bool, *given: Any,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    options = _options_on_cuda(q, given)
-    result = _gradients(q, k, v, given[0], slopes_gradient)
+    options = _torch_cuda.core_options(q, _core_options(given))
+    result = _gradients(q, k, v, Options(*given).alibi_slopes, slopes_gradient)
     dslopes = result[3] if slopes_gradient else None
     _torch_cuda.backward(dout, (q, k, v, out, lse, kernel_lse, blocks), result[:3], dslopes, options)
     return result
 
 
-def _backward_fake(dout: Tensor, q: Tensor, k: Tensor, v: Tensor, *given: Any) -> tuple[Tensor, ...]:
-    out, lse, kernel_lse, blocks, _, *options = given
-    _check_fake(q, k, v, tuple(options), dout=dout, out=out, lse=lse, kernel_lse=kernel_lse, blocks=blocks)
-    return _gradients(q, k, v, given[5], given[4])
+def _backward_fake(
+    dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, kernel_lse: Tensor, blocks: Tensor,
+    slopes_gradient: bool, *given: Any,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    options = Options(*given)
+    _check_fake(q, k, v, options, dout=dout, out=out, lse=lse, kernel_lse=kernel_lse, blocks=blocks)
+    return _gradients(q, k, v, options.alibi_slopes, slopes_gradient)
 
 
 def _autocast(device: str, key: Any) -> Any:
-    """Casts what SDPA casts; slopes stay float32, of which bfloat16 would keep three digits."""
+    """The rule for autocast: q, k and v are cast, as in SDPA. Slopes stay float32, because bfloat16 keeps three digits."""
     autocast = torch._C.DispatchKeySet(key)
 
     def cast(q: Tensor, k: Tensor, v: Tensor, *given: Any) -> Any:
@@ -169,28 +146,27 @@ def _autocast(device: str, key: Any) -> Any:
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    (q, k, v, slopes, slopes_after, causal, window, scale, dropout_p, seed, offset, cu_q, cu_k, tolerance, after,
-     softcap) = inputs  # fmt: skip
+    q, k, v, *given = inputs
+    options = Options(*given)
     keep_outputs(ctx, output)
-    saved = (q, k, v, *output, slopes, slopes_after, seed, cu_q, cu_k)
+    saved = (q, k, v, *output, *tensors_of(options))
     ctx.save_for_backward(*saved)
     ctx.save_for_forward(*saved)
-    ctx.plain = (causal, window, scale, dropout_p, offset, tolerance, after, softcap)
+    ctx.options = with_tensors(options)
 
 
 def _differentiate(ctx: Any, dout: Tensor | None, dlse: Tensor | None, *_: Any) -> tuple[Any, ...]:
     check_gradients("attention", dlse)
+    others = (None,) * (len(Options._fields) - 1)
     if dout is None:
-        return (None,) * 16
-    q, k, v, out, lse, kernel_lse, blocks, slopes, slopes_after, seed, cu_q, cu_k = ctx.saved_tensors
-    causal, window, scale, dropout_p, offset, tolerance, after, softcap = ctx.plain
-    if ctx.needs_input_grad[4]:
+        return None, None, None, None, *others
+    q, k, v, out, lse, kernel_lse, blocks, *tensors = ctx.saved_tensors
+    wanted, of_slopes_after = ctx.needs_input_grad[3:5]
+    if of_slopes_after:
         raise _core.UsageError("[attention] alibi_slopes_after requires a gradient, which only alibi_slopes have")
-    wanted = ctx.needs_input_grad[3]
     dq, dk, dv, dslopes = _backward_operator(
-        dout, q, k, v, out, lse, kernel_lse, blocks, wanted, slopes, slopes_after, causal, window, scale, dropout_p,
-        seed, offset, cu_q, cu_k, tolerance, after, softcap)  # fmt: skip
-    return dq, dk, dv, dslopes if wanted else None, *(None,) * 12
+        dout, q, k, v, out, lse, kernel_lse, blocks, wanted, *with_tensors(ctx.options, tensors))
+    return dq, dk, dv, dslopes if wanted else None, *others
 
 
 _library.impl("attention", _forward, "CPU")
@@ -203,38 +179,35 @@ torch.library.register_fake("alibi::attention", _forward_fake, lib=_library)
 torch.library.register_fake("alibi::attention_backward", _backward_fake, lib=_library)
 _operator, _backward_operator = differentiable(_library, "attention", _keep, _differentiate, attention_tangent)
 
-_PLAIN = (Tensor, torch.nn.Parameter)
-_STRIDED = torch.strided
-_empty_like, _CONTIGUOUS = torch.empty_like, torch.contiguous_format
-
-
 # Bound once: looking them up takes as long as they do.
+_PLAIN = (Tensor, torch.nn.Parameter)
+_ndarray, _float32, _attention_result = np.ndarray, torch.float32, _core.attention_result
 _is_compiling = torch.compiler.is_compiling
 _is_grad_enabled = torch.is_grad_enabled
-_is_autocast_enabled = torch.is_autocast_enabled
+_is_any_autocast_enabled = torch._C._is_any_autocast_enabled
 _modes = torch._C._len_torch_dispatch_stack
 _tracing_state = torch._C._get_tracing_state
 _transform = torch._C._functorch.peek_interpreter_stack
+_SLOPES, _SLOPES_AFTER, _DROPOUT_P, _CU_SEQLENS_Q, _CU_SEQLENS_K = map(
+    Options._fields.index, ("alibi_slopes", "alibi_slopes_after", "dropout_p", "cu_seqlens_q", "cu_seqlens_k")
+)
 
 
-def _direct(q: Tensor, k: Tensor, v: Tensor, slopes: Tensor | None, slopes_after: Tensor | None) -> bool:
-    """True if nobody watches what happens to these tensors: no gradient, tracing, transform, mode or autocast."""
-    if _is_compiling():
+def _direct(q: Tensor, k: Tensor, v: Tensor, slopes: Any, slopes_after: Any) -> bool:
+    """True if autograd, tracing, transforms, dispatch modes and autocast are all inactive for these tensors. Slopes are tensors,
+    arrays of NumPy, or None."""
+    if not (type(q) in _PLAIN and type(k) in _PLAIN and type(v) in _PLAIN):
         return False
     if _is_grad_enabled() and (
         q.requires_grad
         or k.requires_grad
         or v.requires_grad
-        or (slopes is not None and slopes.requires_grad)
+        or (slopes is not None and type(slopes) is not _ndarray and slopes.requires_grad)
         or (slopes_after is not None and slopes_after.requires_grad)
     ):
         return False
     return (
-        type(q) in _PLAIN
-        and not q.is_meta
-        and type(k) in _PLAIN
-        and type(v) in _PLAIN
-        and not _is_autocast_enabled("cuda" if q.is_cuda else "cpu")
+        not _is_any_autocast_enabled()
         and _modes() == 0
         and _tracing_state() is None
         and _transform() is None
@@ -243,7 +216,7 @@ def _direct(q: Tensor, k: Tensor, v: Tensor, slopes: Tensor | None, slopes_after
 
 
 def slopes_as_tensor(operation: str, name: str, given: Any) -> Tensor:
-    """float32. A copy of what is no tensor: the backward pass reads it again."""
+    """The slopes as a float32 tensor. Arrays and lists are copied, because the backward pass reads the values again."""
     if not isinstance(given, Tensor):
         if _is_compiling():
             return torch.as_tensor(given, dtype=torch.float32).clone()
@@ -256,7 +229,8 @@ def slopes_as_tensor(operation: str, name: str, given: Any) -> Tensor:
 
 
 def ints_as_tensor(operation: str, name: str, given: Any) -> Tensor:
-    """int32, likewise a copy. Numbers beyond int32 become the largest, which no number of rows is."""
+    """Offsets or counts as an int32 tensor (n,). Arrays and lists are copied. Numbers beyond int32 become its largest number,
+    which is refused later, because no tensor has as many rows."""
     if not isinstance(given, Tensor):
         if _is_compiling():
             return torch.as_tensor(given, dtype=torch.int32).clone()
@@ -269,101 +243,81 @@ def ints_as_tensor(operation: str, name: str, given: Any) -> Tensor:
     return given.clamp(-(1 << 31), (1 << 31) - 1).int() if given.dtype is torch.int64 else given.int()
 
 
-def attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    alibi_slopes: Any = None,
-    causal: bool = True,
-    window_size: Window = EVERYWHERE,
-    softmax_scale: float | None = None,
-    dropout_p: float = 0.0,
-    query_offset: int | None = None,
-    cu_seqlens_q: Any = None,
-    cu_seqlens_k: Any = None,
-    alibi_slopes_after: Any = None,
-    tolerance: float = 0.0,
-    return_lse: bool = False,
-    dropout_seed: int | None = None,
-    softcap: float = 0.0,
-) -> Any:
+def _as_tensors(operation: str, options: Options) -> Options:
+    """With slopes and offsets as tensors."""
+    tensors = [
+        None if given is None or name == "dropout_seed"
+        else ints_as_tensor(operation, name, given) if name.startswith("cu_seqlens")
+        else slopes_as_tensor(operation, name, given)
+        for name, given in zip(TENSORS, tensors_of(options))
+    ]  # fmt: skip
+    return with_tensors(options, tensors)._replace(dropout_seed=options.dropout_seed)
+
+
+def _on_cuda(q: Tensor, k: Tensor, v: Tensor, options: Options, return_lse: bool) -> Any:
+    options = _torch_cuda.core_options(q, _as_tensors("attention", options))
+    results: tuple[Any, ...] = _outputs(q, options) if return_lse else (q.new_empty(q.shape), None, None, None)
+    _torch_cuda.forward(q, k, v, results, options)
+    return results[:2] if return_lse else results[0]
+
+
+def _dispatched(q: Tensor, k: Tensor, v: Tensor, options: Options, return_lse: bool) -> Any:
+    """Calls the operator through PyTorch's dispatcher, which records gradients, traces and casts."""
     if not (isinstance(k, Tensor) and isinstance(v, Tensor)) or not (
-        q.layout is k.layout is v.layout is _STRIDED
+        q.layout is k.layout is v.layout is torch.strided
     ):
         refuse_other_kinds("attention", q=q, k=k, v=v)
     if q.dim() != 4:
         check_axes(tuple(q.shape))
-    slopes = None if alibi_slopes is None else slopes_as_tensor("attention", "alibi_slopes", alibi_slopes)
-    after = None
-    if alibi_slopes_after is not None:
-        after = slopes_as_tensor("attention", "alibi_slopes_after", alibi_slopes_after)
-    cu_q = None if cu_seqlens_q is None else ints_as_tensor("attention", "cu_seqlens_q", cu_seqlens_q)
-    cu_k = None if cu_seqlens_k is None else ints_as_tensor("attention", "cu_seqlens_k", cu_seqlens_k)
-    window = after_window = 0
-    if window_size is not EVERYWHERE:
-        causal, window, after_window = window_of(causal, window_size)
-    compiling = _is_compiling()
-    if type(dropout_p) is not float and not compiling:
-        dropout_p = _core.real("attention", "dropout_p", dropout_p)
-    if dropout_seed is not None and not compiling:
-        dropout_seed = _core.integer("attention", "dropout_seed", dropout_seed)
-    if not dropout_p and _direct(q, k, v, slopes, after):
-        if q.is_cuda:
-            _torch_cuda.check(q, 0.0)
-            on_gpu = _torch_cuda.core_options(slopes, after, causal, window, softmax_scale, query_offset, cu_q, cu_k,
-                                              tolerance, after_window, softcap)  # fmt: skip
-            results: tuple[Any, ...] = _outputs(q, cu_q, tolerance) if return_lse else (q.new_empty(q.shape),) + (None,) * 3
-            _torch_cuda.forward(q, k, v, results, on_gpu)
-            return results[:2] if return_lse else results[0]
-        _follow_threads()
-        given = (slopes, after, causal, window, softmax_scale, 0.0, 0, query_offset, cu_q, cu_k, tolerance,
-                 after_window, softcap)  # fmt: skip
-        out = _empty_like(q, memory_format=_CONTIGUOUS)
-        lse = q.new_empty((q.shape[0], q.shape[2], q.shape[1]), dtype=torch.float32) if return_lse else None
-        _core.attention(q, k, v, out, lse, None, None, given)
-        return (out, lse) if return_lse else out
-    if not compiling:
-        _core.check_options((None, None, causal, window, softmax_scale, dropout_p, 0, query_offset, None, None, tolerance,
-                             after_window, softcap))  # fmt: skip
-        query_offset = None if query_offset is None else int(query_offset)
+    options = _as_tensors("attention", options)
+    seed, offset = options.dropout_seed, options.query_offset
+    if not _is_compiling():
+        seed = None if seed is None else _core.integer("attention", "dropout_seed", seed)
+        _core.check_options(with_tensors(options))
+        offset = None if offset is None else int(offset)
         if transformed() and torch.is_autocast_enabled(q.device.type):  # for the operator, its rule for autocast does this
             dtype = torch.get_autocast_dtype(q.device.type)
             q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
-    seed = None
-    if dropout_p:  # drawn here, so that a compiled or checkpointed graph draws it again
-        seed = torch.randint(1 << 62, (1,), device="cpu") if dropout_seed is None else torch.tensor([dropout_seed], device="cpu")
-    if softmax_scale == 0:  # 0 is the operator's default
+    if options.dropout_p:  # drawn here, so that a compiled or checkpointed graph draws it again
+        seed = torch.randint(1 << 62, (1,), device="cpu") if seed is None else torch.tensor([seed], device="cpu")
+    else:
+        seed = None
+    if options.softmax_scale == 0:  # 0 is the operator's default
         raise _core.UsageError("[attention] softmax_scale is 0, expected another number; None: 1 / sqrt(head_dim)")
-    scale = 0.0 if softmax_scale is None else float(softmax_scale)
-    out, lse, _, _ = _operator(q, k, v, slopes, after, bool(causal), window, scale, float(dropout_p), seed,
-                               query_offset, cu_q, cu_k, float(tolerance), after_window, float(softcap))  # fmt: skip
+    options = options._replace(
+        causal=bool(options.causal), softmax_scale=0.0 if options.softmax_scale is None else float(options.softmax_scale),
+        dropout_p=float(options.dropout_p), dropout_seed=seed, query_offset=offset, tolerance=float(options.tolerance),
+        softcap=float(options.softcap))  # fmt: skip
+    out, lse, _, _ = _operator(q, k, v, *options)
     return (out, lse) if return_lse else out
 
 
-def attention_decode(
-    q: Tensor,
-    cache: _core.KvCache,
-    alibi_slopes: Any,
-    causal: bool,
-    window_size: Window,
-    softmax_scale: float | None,
-    query_offset: int | None,
-    alibi_slopes_after: Any,
-    tolerance: float,
-    return_lse: bool,
-    softcap: float = 0.0,
-) -> Any:
+def attend(q: Tensor, k: Tensor, v: Tensor, options: tuple[Any, ...], return_lse: bool) -> Any:
+    """_attention.attend() for tensors. Without gradients it calls the kernel itself, not PyTorch's dispatcher."""
+    if _is_compiling():
+        return _dispatched(q, k, v, Options(*options), return_lse)
+    slopes, dropout_p = options[_SLOPES], options[_DROPOUT_P]
+    readable = slopes is None or type(slopes) is _ndarray or (type(slopes) is Tensor and slopes.dtype is _float32)
+    if not readable or not (options[_SLOPES_AFTER] is options[_CU_SEQLENS_Q] is options[_CU_SEQLENS_K] is None):
+        options = _as_tensors("attention", Options(*options))
+    if type(dropout_p) is float and not dropout_p and _direct(q, k, v, options[_SLOPES], options[_SLOPES_AFTER]):
+        if q.is_cpu:
+            return _attention_result(q, k, v, options, return_lse)
+        if q.is_cuda:
+            return _on_cuda(q, k, v, Options(*options), return_lse)
+    return _dispatched(q, k, v, Options(*options), return_lse)
+
+
+def attention_decode(q: Tensor, cache: _core.KvCache, options: Options, return_lse: bool) -> Any:
     operation = "attention_decode"
     refuse_other_kinds(operation, q=q)
     check_axes(tuple(q.shape))
-    refuse_derivatives(operation, q=q, alibi_slopes=alibi_slopes, alibi_slopes_after=alibi_slopes_after)
-    _follow_threads()
-    slopes, after = (None if x is None else slopes_as_tensor(operation, name, x)
-                     for name, x in (("alibi_slopes", alibi_slopes), ("alibi_slopes_after", alibi_slopes_after)))  # fmt: skip
-    given = options(slopes, after, causal, window_size, softmax_scale, query_offset, tolerance, softcap)
+    refuse_derivatives(operation, q=q, alibi_slopes=options.alibi_slopes, alibi_slopes_after=options.alibi_slopes_after)
+    _core.follow_torch_threads()
+    options = _as_tensors(operation, options)
     out = q.new_empty(q.shape)
     lse = q.new_empty((q.shape[0], q.shape[2], q.shape[1]), dtype=torch.float32) if return_lse else None
-    _core.attention_decode(q, cache, out, lse, given)
+    _core.attention_decode(q, cache, out, lse, options)
     return (out, lse) if return_lse else out
 
 
@@ -371,7 +325,7 @@ def merge_attention(out_a: Tensor, lse_a: Tensor, out_b: Tensor, lse_b: Tensor) 
     tensors = {"out_a": out_a, "lse_a": lse_a, "out_b": out_b, "lse_b": lse_b}
     refuse_other_kinds("merge_attention", **tensors)
     refuse_derivatives("merge_attention", **tensors)
-    _follow_threads()
+    _core.follow_torch_threads()
     out, lse = out_a.new_empty(out_a.shape), lse_a.new_empty(lse_a.shape, dtype=torch.float32)
     _core.merge_attention(out_a, lse_a.contiguous(), out_b, lse_b.contiguous(), out, lse)
     return out, lse

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from . import _core
+from ._options import TENSORS, Options, tensors_of, with_tensors
 
 
 @contextmanager
@@ -38,16 +39,13 @@ def on_host(name: str, given: Tensor | None) -> Tensor | None:
     return given.detach().cpu()
 
 
-def core_options(slopes: Tensor | None, slopes_after: Tensor | None, causal: bool, window: int, scale: float | None,
-                 query_offset: int | None, cu_seqlens_q: Tensor | None, cu_seqlens_k: Tensor | None, tolerance: float,
-                 window_after: int, softcap: float) -> tuple[Any, ...]:  # fmt: skip
-    slopes, slopes_after = on_host("alibi_slopes", slopes), on_host("alibi_slopes_after", slopes_after)
-    cu_q, cu_k = on_host("cu_seqlens_q", cu_seqlens_q), on_host("cu_seqlens_k", cu_seqlens_k)
-    return (slopes, slopes_after, causal, window, scale, 0.0, 0, query_offset, cu_q, cu_k, tolerance, window_after,
-            softcap)  # fmt: skip
+def core_options(q: Tensor, options: Options) -> Options:
+    """With slopes and offsets on the CPU."""
+    check(q, options.dropout_p)
+    return with_tensors(options, [on_host(name, tensor) for name, tensor in zip(TENSORS, tensors_of(options))])
 
 
-def forward(q: Tensor, k: Tensor, v: Tensor, results: tuple[Tensor | None, ...], options: tuple[Any, ...]) -> None:
+def forward(q: Tensor, k: Tensor, v: Tensor, results: tuple[Tensor | None, ...], options: Options) -> None:
     """`results` are out, lse, and what the backward pass needs; all but out may be None."""
     out, lse, kernel_lse, blocks = results
     with _queue(q.device) as stream:
@@ -63,7 +61,7 @@ def _aligned(x: Tensor) -> Tensor:
 
 
 def backward(dout: Tensor, inputs: tuple[Tensor, ...], results: tuple[Tensor, ...], dslopes: Tensor | None,
-             options: tuple[Any, ...]) -> None:  # fmt: skip
+             options: Options) -> None:  # fmt: skip
     """`inputs` are q, k, v, out, lse, kernel_lse and blocks; `results` are dq, dk and dv. Slopes may be on the CPU."""
     q, k, v, out, lse, kernel_lse, blocks = inputs
     dq, dk, dv = results

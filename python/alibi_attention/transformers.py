@@ -21,8 +21,8 @@ from transformers import AttentionInterface, AttentionMaskInterface, Cache
 from transformers.masking_utils import causal_mask_function
 
 from . import _core
+from ._attention import attention
 from ._core import Error, UsageError
-from ._torch import attention
 
 __all__ = ["patch", "unpatch"]
 
@@ -78,14 +78,14 @@ def _attend(module: Any, q: Tensor, k: Tensor, v: Tensor, tokens: Tensor, scale:
     slopes, tolerance = module._alibi_slopes, module._alibi_tolerance
     given: dict[str, Any] = {"softmax_scale": scale, "dropout_p": dropout, "tolerance": tolerance}
     if tokens.shape[1] == 0:
-        out = attention(q, k, v, slopes, **given)
+        out = attention(q, k, v, alibi_slopes=slopes, **given)
     else:
         rows = []
         first = k.shape[1] - q.shape[1]  # position of the first query
         for b, begin in enumerate(_padding(tokens)):
             padded = min(max(0, begin - first), q.shape[1])
             row = slice(b, b + 1)
-            part = attention(q[row, padded:], k[row, begin:], v[row, begin:], slopes, **given)
+            part = attention(q[row, padded:], k[row, begin:], v[row, begin:], alibi_slopes=slopes, **given)
             rows.append(torch.nn.functional.pad(part, (0, 0, 0, 0, padded, 0)))
         out = torch.cat(rows)
     joined: Tensor = out.reshape(*out.shape[:2], -1)

@@ -22,8 +22,11 @@ class Array {
   static Array to_write(nb::handle object, const char* operation, const char* name);
   /// An array of float32. Values other than PyTorch's tensors and such NumPy arrays are converted.
   static Array of_floats(nb::handle object, const char* operation, const char* name);
-  /// One that was made for a result, contiguous and of the type of `like`: of PyTorch's only the address is read.
-  static Array made_like(const Tensor& like, nb::handle object, const char* operation, const char* name);
+  /// A new one for a result, contiguous: a tensor of PyTorch if `like` is one, else an array of NumPy. bfloat16 is for
+  /// the shape of `like` alone.
+  static Array for_result(nb::handle like, const Shape& shape, DType dtype);
+
+  nb::object object() const { return keeper_; }
 
   Tensor tensor;
 
@@ -32,13 +35,18 @@ class Array {
   nb::object keeper_;
 };
 
-/// PyTorch's type of tensors, its function that describes them, which takes a tenth of the time of the method, and the
-/// type of their storages.
-void set_torch(nb::object tensor, nb::object to_dlpack, nb::object storage);
+/// A tensor over this memory, or over nothing if it has no elements. UsageError: it has no memory, or none that is
+/// aligned to its elements.
+Tensor view(void* data, Shape shape, Shape strides, DType dtype, const char* operation, const char* name,
+            Device device = Device::cpu);
+nb::object tuple_of(const Shape& shape);
+/// UsageError: the object has no memory of that device, or not of a type that is read.
+[[noreturn]] void refuse_memory(nb::handle object, const char* operation, const char* name, Device device);
 
-/// NumPy's type of arrays, its types of elements, and np.ones((2, 3), float32): if that lies in memory as is known,
-/// arrays are read there.
-void set_numpy(nb::object array, nb::object float32, nb::object float16, nb::object int32, nb::object probe);
+/// NumPy's type of arrays, its types of elements, np.empty, the package's own empty_like(), and np.ones((2, 3),
+/// float32): if that lies in memory as is known, arrays are read there.
+void set_numpy(nb::object array, nb::object float32, nb::object float16, nb::object int32, nb::object empty,
+               nb::object empty_like, nb::object probe);
 
 /// The values of an array; UsageError that names it if they are of another type. None has none.
 std::vector<float> floats_of(const Tensor& tensor, const char* operation, const char* name);

@@ -2,6 +2,7 @@
 #include "alibi/attention.h"
 
 #include <optional>
+#include <string>
 
 #include "alibi/error.h"
 #include "alibi/stream.h"
@@ -9,6 +10,7 @@
 #include "bindings.h"
 #include "lock.h"
 #include "options.h"
+#include "torch_tensors.h"
 
 namespace alibi::python {
 namespace {
@@ -44,6 +46,38 @@ void copy_padded(Tensor& to, const Tensor& words) {
   Tensor(to.slice(0, 0, count)).copy_from(words);
 }
 
+Batch batch_of(const Tensor& q, const char* name) {
+  if (q.axes() == 4) return {.size = q.size(0), .heads = q.size(2)};
+  throw UsageError("[" + std::string(name) + "] q has shape " + to_string(q.shape()) +
+                   ", expected [batch, length, heads, head_dim]");
+}
+
+/// Returns the output, or (output, lse), of the kind of q.
+nb::object forward_result(nb::handle q_in, nb::handle k_in, nb::handle v_in, const nb::tuple& options_in,
+                          bool return_lse) {
+  const bool tensors = is_torch(q_in);
+  if (is_torch(k_in) != tensors || is_torch(v_in) != tensors) throw nb::type_error("arrays beside tensors");
+  if (tensors) follow_torch_threads();
+  const Array q(q_in, operation, "q"), k(k_in, operation, "k"), v(v_in, operation, "v");
+  const Batch batch = batch_of(q.tensor, operation);
+  const AttentionOptions options = options_of(options_in, operation, batch);
+  Array out = Array::for_result(q_in, q.tensor.shape(), q.tensor.dtype());
+  if (!return_lse) {
+    const WithoutLock others_run;
+    attention(q.tensor, k.tensor, v.tensor, options, out.tensor);
+  } else {
+    Array lse = Array::for_result(q_in, {batch.size, batch.heads, q.tensor.size(1)}, DType::float32);
+    {
+      const WithoutLock others_run;
+      AttentionState state;
+      attention(q.tensor, k.tensor, v.tensor, options, out.tensor, &state);
+      lse.tensor.copy_from(state.lse);
+    }
+    return nb::make_tuple(out.object(), lse.object());
+  }
+  return out.object();
+}
+
 /// Writes out; lse and what the backward pass needs only where there is an array for it. On a GPU there are arrays for
 /// all of them or for none.
 void forward(nb::handle q_in, nb::handle k_in, nb::handle v_in, nb::handle out_in, nb::handle lse_in,
@@ -51,15 +85,12 @@ void forward(nb::handle q_in, nb::handle k_in, nb::handle v_in, nb::handle out_i
   const Queue queue(stream);
   const Array q(q_in, operation, "q", queue.device), k(k_in, operation, "k", queue.device),
       v(v_in, operation, "v", queue.device);
-  Array out = Array::made_like(q.tensor, out_in, operation, "out");
-  if (q.tensor.axes() != 4) {
-    throw UsageError("[attention] q has shape " + to_string(q.tensor.shape()) +
-                     ", expected [batch, length, heads, head_dim]");
-  }
+  Array out(out_in, operation, "out", queue.device);
+  const Batch batch = batch_of(q.tensor, operation);
   std::optional<Array> lse = optional_array(lse_in, "lse", queue.device),
                        kernel_lse = optional_array(kernel_lse_in, "kernel_lse", queue.device),
                        blocks = optional_array(blocks_in, "blocks", queue.device);
-  const AttentionOptions options = options_of(options_in, operation, q.tensor.size(0), q.tensor.size(2));
+  const AttentionOptions options = options_of(options_in, operation, batch);
   const WithoutLock others_run;
   if (!lse) return attention(q.tensor, k.tensor, v.tensor, options, out.tensor);
   AttentionState state;
@@ -83,7 +114,7 @@ void backward(nb::handle dout_in, nb::handle q_in, nb::handle k_in, nb::handle v
               blocks = array(blocks_in, "blocks");
   Array dq = array(dq_in, "dq"), dk = array(dk_in, "dk"), dv = array(dv_in, "dv");
   std::optional<Array> dslopes = optional_array(dslopes_in, "dslopes", queue.device);
-  const AttentionOptions options = options_of(options_in, operation, q.tensor.size(0), q.tensor.size(2));
+  const AttentionOptions options = options_of(options_in, operation, batch_of(q.tensor, operation));
   const WithoutLock others_run;
   AttentionState state;
   state.lse = lse.tensor;
@@ -115,13 +146,9 @@ void forward_paged(nb::handle q_in, nb::handle k_in, nb::handle v_in, nb::handle
     new_v.emplace(at(1), name, "v");
     lengths = ints_of(at(2), name, "cache_seqlens");
   }
-  Array out = Array::made_like(q.tensor, out_in, name, "out");
-  if (q.tensor.axes() != 4) {
-    throw UsageError("[" + std::string(name) + "] q has shape " + to_string(q.tensor.shape()) +
-                     ", expected [batch, length, heads, head_dim]");
-  }
+  Array out(out_in, name, "out");
   std::optional<Array> lse = optional_array(lse_in, "lse");
-  AttentionOptions options = options_of(options_in, name, q.tensor.size(0), q.tensor.size(2));
+  AttentionOptions options = options_of(options_in, name, batch_of(q.tensor, name));
   options.block_table = table.tensor;
   options.seqused_k = ints_of(used_in, name, "cache_seqlens");
   options.leftpad_k = ints_of(padding_in, name, "cache_leftpad");
@@ -154,13 +181,14 @@ void bind_attention(nb::module_& m) {
         "dq"_a, "dk"_a, "dv"_a, "dslopes"_a.none(), "options"_a, "stream"_a = nb::none());
   m.def("attention_paged", forward_paged, "q"_a, "k_cache"_a, "v_cache"_a, "out"_a, "lse"_a.none(), "options"_a,
         "block_table"_a, "seqused_k"_a.none(), "leftpad_k"_a.none(), "added"_a.none(), "operation"_a);
+  m.def("attention_result", forward_result, "q"_a, "k"_a, "v"_a, "options"_a, "return_lse"_a);
   m.def(
-      "check_options", [](const nb::tuple& options) { plain_options_of(options, operation); }, "options"_a);
+      "check_options", [](const nb::tuple& options) { options_of(options, operation, {}); }, "options"_a);
   m.def("merge_attention", merge, "out_a"_a, "lse_a"_a, "out_b"_a, "lse_b"_a, "out"_a, "lse"_a);
   m.def(
       "saved_words",
       [](int64_t batch, int64_t queries, int64_t heads, const nb::tuple& options) {
-        return KernelState::saved_words(batch, queries, heads, options_of(options, operation, batch, heads));
+        return KernelState::saved_words(batch, queries, heads, options_of(options, operation, {batch, heads}));
       },
       "batch"_a, "queries"_a, "heads"_a, "options"_a);
 }

@@ -65,7 +65,7 @@ void decode(nb::handle q_in, SharedCache& cache, nb::handle out_in, nb::handle l
     throw UsageError("[attention_decode] q has shape " + to_string(q.tensor.shape()) +
                      ", expected [batch, length, heads, head_dim]");
   }
-  const AttentionOptions options = options_of(options_in, decoding, q.tensor.size(0), q.tensor.size(2));
+  const AttentionOptions options = options_of(options_in, decoding, {q.tensor.size(0), q.tensor.size(2)});
   cache.use([&](const KvCache& held) {
     AttentionState state;
     attention_decode(q.tensor, held, options, out.tensor, lse ? &state : nullptr);

@@ -16,6 +16,7 @@
 #include "arrays.h"
 #include "bindings.h"
 #include "lock.h"
+#include "torch_tensors.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -75,8 +76,10 @@ NB_MODULE(_core, m) {
         return alibi::python::text(value, operation, name);
       },
       "operation"_a, "name"_a, "value"_a.none());
-  m.def("set_numpy", &alibi::python::set_numpy, "array"_a, "float32"_a, "float16"_a, "int32"_a, "probe"_a);
-  m.def("set_torch", &alibi::python::set_torch, "tensor"_a, "to_dlpack"_a, "storage"_a);
+  m.def("set_numpy", &alibi::python::set_numpy, "array"_a, "float32"_a, "float16"_a, "int32"_a, "empty"_a,
+        "empty_like"_a, "probe"_a);
+  m.def("set_torch", &alibi::python::set_torch, "module"_a);
+  m.def("follow_torch_threads", &alibi::python::follow_torch_threads);
   m.def("has_cuda", [] {
     try {
       alibi::Tensor::view(nullptr, {0}, alibi::DType::float32, {}, alibi::Device::cuda);

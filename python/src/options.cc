@@ -31,30 +31,26 @@ float scale_of(nb::handle item, const char* operation) {
   return scale;
 }
 
-AttentionOptions options_of(const nb::tuple& given, const char* operation, int64_t batch, int64_t heads) {
-  const auto at = [&](Py_ssize_t i) { return nb::handle(PyTuple_GetItem(given.ptr(), i)); };
-  AttentionOptions options = plain_options_of(given, operation);
-  options.cu_seqlens_q = offsets_of(at(8), operation, "cu_seqlens_q");
-  options.cu_seqlens_k = offsets_of(at(9), operation, "cu_seqlens_k");
-  const int64_t sequences = options.cu_seqlens_q.empty() ? batch : std::ssize(options.cu_seqlens_q) - 1;
-  options.alibi_slopes = slopes_of(at(0), operation, "alibi_slopes", sequences, heads);
-  options.alibi_slopes_after = slopes_of(at(1), operation, "alibi_slopes_after", sequences, heads);
-  return options;
-}
-
-AttentionOptions plain_options_of(const nb::tuple& given, const char* operation) {
-  const auto at = [&](Py_ssize_t i) { return nb::handle(PyTuple_GetItem(given.ptr(), i)); };
-  if (given.size() != 13) throw nb::type_error("options are a tuple of 13");
+AttentionOptions options_of(const nb::tuple& given, const char* operation, Batch batch) {
+  const auto [slopes, slopes_after, causal, window, softmax_scale, dropout_p, dropout_seed, query_offset, cu_seqlens_q,
+              cu_seqlens_k, tolerance, window_after, softcap] = items<13>(given);
   AttentionOptions options;
-  options.causal = flag(at(2), operation, "causal");
-  options.sliding_window = integer(at(3), operation, "window_size");
-  options.softmax_scale = scale_of(at(4), operation);
-  options.dropout_p = single(at(5), operation, "dropout_p");
-  options.dropout_seed = static_cast<uint64_t>(integer(at(6), operation, "dropout_seed"));
-  if (!at(7).is_none()) options.query_offset = integer(at(7), operation, "query_offset");
-  options.tolerance = single(at(10), operation, "tolerance");
-  options.sliding_window_after = integer(at(11), operation, "window_size");
-  options.softcap = single(at(12), operation, "softcap");
+  options.causal = flag(causal, operation, "causal");
+  options.sliding_window = integer(window, operation, "window_size");
+  options.sliding_window_after = integer(window_after, operation, "window_size");
+  options.softmax_scale = scale_of(softmax_scale, operation);
+  options.dropout_p = single(dropout_p, operation, "dropout_p");
+  if (!dropout_seed.is_none()) {
+    options.dropout_seed = static_cast<uint64_t>(integer(dropout_seed, operation, "dropout_seed"));
+  }
+  if (!query_offset.is_none()) options.query_offset = integer(query_offset, operation, "query_offset");
+  options.tolerance = single(tolerance, operation, "tolerance");
+  options.softcap = single(softcap, operation, "softcap");
+  options.cu_seqlens_q = offsets_of(cu_seqlens_q, operation, "cu_seqlens_q");
+  options.cu_seqlens_k = offsets_of(cu_seqlens_k, operation, "cu_seqlens_k");
+  const int64_t sequences = options.cu_seqlens_q.empty() ? batch.size : std::ssize(options.cu_seqlens_q) - 1;
+  options.alibi_slopes = slopes_of(slopes, operation, "alibi_slopes", sequences, batch.heads);
+  options.alibi_slopes_after = slopes_of(slopes_after, operation, "alibi_slopes_after", sequences, batch.heads);
   return options;
 }
 

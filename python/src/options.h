@@ -1,6 +1,9 @@
 // Attention's options as the package's own Python passes them.
 #pragma once
 
+#include <array>
+#include <string>
+
 #include "alibi/attention.h"
 #include "arrays.h"
 
@@ -9,11 +12,22 @@ namespace alibi::python {
 /// None: 0, the default of C++. 0 itself is refused.
 float scale_of(nb::handle softmax_scale, const char* operation);
 
-/// (slopes, slopes_after, causal, window, softmax_scale, dropout_p, dropout_seed, query_offset, cu_seqlens_q,
-/// cu_seqlens_k, tolerance, window_after, softcap), as the package makes it; None: the default. Throws TypeError that
-/// names what is of the wrong type, UsageError for slopes that do not fit the batch and the heads.
-AttentionOptions options_of(const nb::tuple& given, const char* operation, int64_t batch, int64_t heads);
-/// Those that are no arrays.
-AttentionOptions plain_options_of(const nb::tuple& given, const char* operation);
+/// The items of a tuple of the package's.
+template <size_t n>
+std::array<nb::handle, n> items(const nb::tuple& given) {
+  if (given.size() != n) throw nb::type_error(("options are a tuple of " + std::to_string(n)).c_str());
+  std::array<nb::handle, n> items;
+  for (size_t i = 0; i < n; ++i) items[i] = PyTuple_GetItem(given.ptr(), static_cast<Py_ssize_t>(i));
+  return items;
+}
+
+/// The shape that slopes depend on.
+struct Batch {
+  int64_t size = 0, heads = 0;
+};
+
+/// Of a tuple of all options in the order of Options (_options.py); None: the default. Throws TypeError that names what
+/// is of the wrong type, UsageError for slopes that do not fit the batch.
+AttentionOptions options_of(const nb::tuple& given, const char* operation, Batch batch);
 
 }  // namespace alibi::python

@@ -23,30 +23,30 @@ constexpr const char* operation = "attention_positions";
 /// (slopes, distance, leading, softmax_scale, tolerance, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k), as the
 /// package makes it.
 AttentionPositionsOptions options_of_positions(const nb::tuple& given, int64_t batch) {
-  if (given.size() != 9) throw nb::type_error("options of positions are a tuple of 9");
+  const auto [slopes, metric, leading, softmax_scale, tolerance, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k] =
+      items<9>(given);
   AttentionPositionsOptions options;
-  const auto at = [&](size_t i) { return nb::handle(given[i]); };
-  if (!at(0).is_none()) {
+  if (!slopes.is_none()) {
     options.alibi_slopes =
-        floats_of(Array::of_floats(at(0), operation, "alibi_slopes").tensor, operation, "alibi_slopes");
+        floats_of(Array::of_floats(slopes, operation, "alibi_slopes").tensor, operation, "alibi_slopes");
     if (options.alibi_slopes.empty())
-      refuse_value(at(0), operation, "alibi_slopes", "a slope for each head; None: no bias");
+      refuse_value(slopes, operation, "alibi_slopes", "a slope for each head; None: no bias");
   }
-  const std::string distance = text(at(1), operation, "distance");
+  const std::string distance = text(metric, operation, "distance");
   if (distance != "euclidean" && distance != "manhattan") {
-    refuse_value(at(1), operation, "distance", "'euclidean' or 'manhattan'");
+    refuse_value(metric, operation, "distance", "'euclidean' or 'manhattan'");
   }
   options.distance = distance == "manhattan" ? Distance::manhattan : Distance::euclidean;
-  options.leading = integer(at(2), operation, "leading");
-  options.softmax_scale = scale_of(at(3), operation);
-  options.tolerance = single(at(4), operation, "tolerance");
-  options.cu_seqlens_q = offsets_of(at(5), operation, "cu_seqlens_q");
-  options.cu_seqlens_k = offsets_of(at(6), operation, "cu_seqlens_k");
-  const auto used = [&](size_t i, const char* name) {
-    return batch > 0 ? offsets_of(at(i), operation, name) : ints_of(at(i), operation, name);
+  options.leading = integer(leading, operation, "leading");
+  options.softmax_scale = scale_of(softmax_scale, operation);
+  options.tolerance = single(tolerance, operation, "tolerance");
+  options.cu_seqlens_q = offsets_of(cu_seqlens_q, operation, "cu_seqlens_q");
+  options.cu_seqlens_k = offsets_of(cu_seqlens_k, operation, "cu_seqlens_k");
+  const auto used = [&](nb::handle counts, const char* name) {
+    return batch > 0 ? offsets_of(counts, operation, name) : ints_of(counts, operation, name);
   };
-  options.seqused_q = used(7, "seqused_q");
-  options.seqused_k = used(8, "seqused_k");
+  options.seqused_q = used(seqused_q, "seqused_q");
+  options.seqused_k = used(seqused_k, "seqused_k");
   return options;
 }
 
@@ -71,7 +71,7 @@ std::pair<int64_t, int64_t> forward_positions(nb::handle q_in, nb::handle k_in, 
                                               nb::handle lse_low_in, nb::handle stops_in, const nb::tuple& options_in) {
   const Array q(q_in, operation, "q"), k(k_in, operation, "k"), v(v_in, operation, "v");
   const Points points(positions_q, positions_k);
-  Array out = Array::made_like(q.tensor, out_in, operation, "out");
+  Array out(out_in, operation, "out");
   std::optional<Array> lse = optional_of(lse_in, "lse"), lse_low = optional_of(lse_low_in, "lse_low"),
                        stops = optional_of(stops_in, "stops");
   const AttentionPositionsOptions options =

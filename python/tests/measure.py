@@ -28,12 +28,19 @@ def best(function, count, turns):
 
 
 def overhead():
-    q, k, v = (torch.randn(1, 1, 1, 8) for _ in range(3))
     slopes = torch.tensor(alibi.slopes(1))
-    arrays, array_slopes = [x.numpy() for x in (q, k, v)], alibi.slopes(1)
-    a, b, c = arrays
-    print(f"NumPy {1e6 * best(lambda: alibi.attention(a, b, c, alibi_slopes=array_slopes), 5000, 9):.2f} us")
-    print(f"PyTorch {1e6 * best(lambda: alibi.attention(q, k, v, alibi_slopes=slopes), 5000, 9):.2f} us")
+    for length in (1, 128):
+        q, k, v = (torch.randn(1, length, 1, 8) for _ in range(3))
+        a, b, c, array_slopes = (x.numpy() for x in (q, k, v, slopes))
+        ways = {
+            "NumPy": lambda: alibi.attention(a, b, c, alibi_slopes=array_slopes),
+            "PyTorch": lambda: alibi.attention(q, k, v, alibi_slopes=slopes),
+        }
+        times = {name: [] for name in ways}
+        for _ in range(200):  # alternately, so that other work on the machine affects both
+            for name, way in ways.items():
+                times[name].append(best(way, 500, 1))
+        print(f"{length} tokens: " + ", ".join(f"{name} {1e6 * min(seconds):.2f} us" for name, seconds in times.items()))
 
 
 def operator(length):

@@ -1,34 +1,16 @@
 """The operator on PyTorch's CUDA tensors: on a GPU where there is one, or with ALIBI_EMULATED_GPU=1 over a module that was
-built with ALIBI_PYTHON_EMULATED_GPU. Then tensors are in the CPU's memory, the operator's key CPU runs the functions of the
-key CUDA, and what those give to the module is described as memory of a GPU."""
+built with ALIBI_PYTHON_EMULATED_GPU. Its GPU is the CPU's memory, and the operator's key CPU runs the functions of the key
+CUDA."""
 
 import contextlib
-import ctypes
 import os
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-import torch.utils.dlpack
-
 EMULATED = os.environ.get("ALIBI_EMULATED_GPU") == "1"
-in_queue = False
 host_memory = set()
-
-
-def described_as_cuda(tensor, describe=torch.utils.dlpack.to_dlpack):
-    """A capsule of DLPack whose device is a GPU, for the tensors of a call other than those that the host reads."""
-    capsule = describe(tensor)
-    if in_queue and tensor.data_ptr() not in host_memory:
-        pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
-        pointer_of.restype, pointer_of.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-        ctypes.c_int32.from_address(pointer_of(capsule, b"dltensor") + 8).value = 2  # after the address: the device
-    return capsule
-
-
-if EMULATED:
-    torch.utils.dlpack.to_dlpack = described_as_cuda  # before the package takes it
 
 import alibi_attention as alibi
 from alibi_attention import _core, _torch, _torch_cuda
@@ -40,15 +22,30 @@ DEVICE = "cpu" if EMULATED else "cuda"
 H, D, L = 4, 64, 150
 
 
+class EmulatedCore:
+    """The module, whose functions read slopes and offsets in the host's memory and all other tensors in that of the GPU."""
+
+    def __getattr__(self, name):
+        return getattr(_core, name)
+
+    def attention(self, *given):
+        self._call(_core.attention, *given)
+
+    def attention_backward(self, *given):
+        self._call(_core.attention_backward, *given)
+
+    def _call(self, function, *given):
+        *tensors, options, stream = given
+        assert stream == 77
+        assert not any(x.data_ptr() in host_memory for x in tensors if x is not None)
+        assert all(x.data_ptr() in host_memory for x in options if isinstance(x, torch.Tensor))
+        function(*given)
+        host_memory.clear()
+
+
 @contextlib.contextmanager
 def emulated_queue(device):
-    global in_queue
-    in_queue = True
-    try:
-        yield 77
-    finally:
-        in_queue = False
-        host_memory.clear()
+    yield 77
 
 
 def noted_host(name, given, on_host=_torch_cuda.on_host):
@@ -64,9 +61,11 @@ def gpu(monkeypatch):
         yield
         return
     monkeypatch.setattr(_torch_cuda, "_queue", emulated_queue)
+    monkeypatch.setattr(_torch_cuda, "_core", EmulatedCore())
     monkeypatch.setattr(_torch_cuda, "on_host", noted_host)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
-    monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda self: True), raising=False)
+    for name, value in (("is_cuda", True), ("is_cpu", False)):
+        monkeypatch.setattr(torch.Tensor, name, property(lambda self, value=value: value), raising=False)
     with torch.library._scoped_library("alibi", "IMPL") as library:
         library.impl("attention", _torch._forward_cuda, "CPU", allow_override=True)
         library.impl("attention_backward", _torch._backward_cuda, "CPU", allow_override=True)
