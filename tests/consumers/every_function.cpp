@@ -253,7 +253,6 @@ void transformer() {
   const Tensor y = model.forward(x, {});
   expect(model.backward(y).shape() == x.shape(), "training");
   model.release_activations();
-  model.to(Device::cpu);
   expect(model.parameters().size() == std::as_const(model).parameters().size(), "parameters");
 }
 
@@ -334,8 +333,6 @@ void language_model(const std::filesystem::path& folder) {
   expect(config.parameter_count() > 0 && config.bands().size() == 1, "the configuration");
   LanguageModel made(config, 3, tokenizer(folder));
   LanguageModel model(std::move(made));
-  model.to(Device::cpu);
-  expect(model.device() == Device::cpu, "device");
   model.to_float32();
   expect(model.weight_bytes() == 4 * model.parameter_count(), "bytes of the weights");
   expect(model.origin() == nullptr, "origin");
