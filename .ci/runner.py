@@ -32,11 +32,12 @@ class Stage:
         with self.log.open("wb") as log:  # no pipe, which a process that the stage leaves running would keep open
             self.process = subprocess.Popen(["bash", "-euo", "pipefail", "-c", self.commands], cwd=ROOT, stdout=log,
                                             stdin=subprocess.DEVNULL, stderr=log, start_new_session=True)
-        self.lines = self.log.open(encoding="utf-8", errors="replace")
+        self.lines, self.rest = self.log.open(encoding="utf-8", errors="replace"), ""
 
     def has_ended(self):
         pid, status, usage = os.wait4(self.process.pid, os.WNOHANG)
-        print("".join(f"{self.name}| {line}" for line in self.lines), end="", flush=True)
+        whole, end, self.rest = (self.rest + self.lines.read()).rpartition("\n")  # a line may not have ended yet
+        print("".join(f"{self.name}| {line}\n" for line in whole.split("\n") if end), end="", flush=True)
         if pid == 0:
             return False
         self.end()
