@@ -9,7 +9,7 @@ enum class Type : int32_t { bfloat16, float16 };
 
 /// Number of keys in a block, which is visited or skipped as a whole.
 inline constexpr int block_keys = 64;
-/// Number of values of x for which the bounds of the skip rule are stored (attention/skip_weights.h).
+/// Number of values of x for which the bounds of the skip rule are stored (attention/skip/weights.h).
 inline constexpr int bound_levels = 8;
 
 /// Number of query rows in a tile, which one thread block computes. The state stores the visited key blocks of each

@@ -1,4 +1,4 @@
-// Bounds of the weight of keys for the skip rule (skip.h): the tables of attention/skip_weights.h, computed on the
+// Bounds of the weight of keys for the skip rule (skip.h): the tables of attention/skip/weights.h, computed on the
 // device in three steps. All values are rounded up.
 #pragma once
 
@@ -74,7 +74,7 @@ struct RowSample {
     return finite;
   }
 
-  /// Writes the centre of `count` rows (attention/skip.h) and its norm. The rule holds for any centre.
+  /// Writes the centre of `count` rows (attention/skip/norms.h) and its norm. The rule holds for any centre.
   static ALIBI_LANE void find_centre(const uint16_t* rows, int64_t stride, int count, int size, float* centre,
                                      float* centre_norm) {
     const int i = thread_index();

@@ -1,4 +1,4 @@
-// The skip rule on a GPU: the CPU's bound (attention/skip_weights.h), asked row by row.
+// The skip rule on a GPU: the CPU's bound (attention/skip/weights.h), asked row by row.
 //
 // With the keys' centre c, for a row with query q, slope m and x = |scale q|, all in powers of two, the keys that
 // remain from distance D on weigh at most
