@@ -8,6 +8,9 @@ import sys
 from sphinx.util.inspect import stringify_signature
 
 sys.path.insert(0, os.environ["ALIBI_DOCS_PACKAGE"])
+from alibi_attention import _core
+
+_core.set_torch = lambda torch: None  # PyTorch is a mock here, without its C functions
 
 project = "alibi"
 copyright = "The alibi developers"
