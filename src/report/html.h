@@ -8,8 +8,8 @@
 
 namespace alibi::report {
 
-/// Returns the page: verdict, figures with tables of the same numbers, samples and settings. It contains no scripts and
-/// refers to no other files.
+/// Returns the page: page.html with results.json, the verdict, the figures and the text of the terminal inside. Its
+/// script shows everything else. Without scripts the rest is seen. The page refers to no other files.
 std::string report_html(const CompareResults& results);
 
 /// Whether the folder contains a report.

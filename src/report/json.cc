@@ -8,6 +8,10 @@
 #include "core/check.h"
 #include "report/json_fields.h"
 #include "report/summarize.h"
+#include "report/summary.h"
+#include "report/tables.h"
+#include "report/theme.h"
+#include "report/verdict.h"
 
 namespace alibi::report {
 namespace {
@@ -222,10 +226,13 @@ class Reader {
 };
 
 /// nlohmann's pretty printer puts each element of an array on its own line. Here an array of numbers takes one line,
-/// because loss curves are long.
+/// because loss curves are long, and so does a row of a table.
 void write(const Json& json, int indent, std::string& out) {
   const auto leaf = [&](const Json& value) { out += value.dump(-1, ' ', false, Json::error_handler_t::replace); };
-  const bool nested = json.is_object() || (json.is_array() && !json.empty() && json.front().is_structured());
+  // A row is an array of arrays of texts.
+  const auto is_row = [](const Json& value) { return value.is_array() && !value.empty() && value.front().is_array(); };
+  const bool nested = json.is_object() || (json.is_array() && !json.empty() && json.front().is_structured() &&
+                                           (!is_row(json) || is_row(json.front())));
   if (!nested || json.empty()) return leaf(json);
   const std::string margin(static_cast<size_t>(indent) + 2, ' ');
   bool first = true;
@@ -243,6 +250,60 @@ void write(const Json& json, int indent, std::string& out) {
   out += "\n";
   out.append(static_cast<size_t>(indent), ' ');
   out += json.is_object() ? "}" : "]";
+}
+
+/// [text, second text, kind, reason of a gap]; the kind is "method", "trained", "best", "gap", "" or the value of a
+/// bar.
+Json json_of(const Heading& heading, bool is_trained = false) {
+  return Json::array({heading.text, heading.more, heading.is_method ? "method" : is_trained ? "trained" : ""});
+}
+Json json_of(const Cell& cell) {
+  const bool is_bar = cell.value > 0 && std::isfinite(cell.value);
+  const Json kind = !cell.gap.empty() ? Json("gap")
+                    : cell.is_best    ? Json("best")
+                    : is_bar          ? Json(cell.value)
+                                      : Json("");
+  return Json::array({cell.text, cell.more, kind, cell.gap});
+}
+
+Json json_of(const Table& table) {
+  Json columns = Json::array(), rows = Json::array();
+  for (const Heading& heading : table.columns) columns.push_back(json_of(heading));
+  for (const TableRow& row : table.rows) {
+    Json& cells = rows.emplace_back(Json::array({json_of(row.head, row.is_trained)}));
+    for (const Cell& cell : row.cells) cells.push_back(json_of(cell));
+  }
+  return {{"caption", table.caption}, {"columns", columns}, {"rows", rows}};
+}
+
+/// What the page shows and does not compute: sentences and tables, as on the terminal, and how each method looks.
+Json report_of(const CompareResults& results) {
+  constexpr const char* kMarkers[] = {"circle", "square", "triangle", "diamond", "down_triangle", "ring"};
+  Json styles = Json::object(), tables = Json::object();
+  const auto add_style = [&](const std::string& name) {
+    const MethodStyle style = style_of(name);
+    styles[name] = {{"color", style.name},
+                    {"marker", kMarkers[static_cast<size_t>(style.marker)]},
+                    {"is_subject", style.is_subject}};
+  };
+  for (const MethodResults& method : results.methods) add_style(method.name);
+  for (const MethodSpeed& speed : results.speed) add_style(speed.name());
+  const auto add_table = [&](const char* name, const Table& table) {
+    if (!table.rows.empty()) tables[name] = json_of(table);
+  };
+  add_table("perplexity", perplexity_table(results));
+  add_table("bits", bits_table(results));
+  if (results.methods.size() > 1) add_table("differences", difference_table(results, all_lengths(results)));
+  if (const std::vector<WayToRead> ways = ways_to_read(results); !ways.empty()) {
+    add_table("ways", ways_table(results, ways));
+  }
+  add_table("speed", speed_table(results));
+  add_table("cost", cost_table(results));
+  return {{"verdict", verdict(results)},
+          {"early_tokens", early_token_notes(results)},
+          {"speed_note", speed_note(results)},
+          {"styles", styles},
+          {"tables", tables}};
 }
 
 Json parse(std::string_view text, const std::string& source) {
@@ -285,10 +346,12 @@ std::string to_json(const CompareResults& results) {
       Json json = {{"name", method.name}, {"seeds", method.seeds}};
       json.update(to_json(static_cast<const RunResults&>(method)));
       json.erase("seed");
+      json["has_not_learned"] = has_not_learned(results, method);
       methods.push_back(std::move(json));
       for (const RunResults& run : method.runs) runs.push_back(to_json(run));
     }
   });
+  writer.json()["report"] = report_of(results);
   std::string out;
   write(writer.json(), 0, out);
   return out + "\n";

@@ -21,7 +21,8 @@ RunResults run_from_json(const nlohmann::json& json, const std::string& where);
 nlohmann::ordered_json to_json(const std::vector<MethodSpeed>& speeds);
 std::vector<MethodSpeed> speed_from_json(const nlohmann::json& json, const std::string& where);
 
-/// The whole file: keys in a fixed order, arrays of numbers on one line. Invalid UTF-8 is replaced by U+FFFD.
+/// The whole file: keys in a fixed order, arrays of numbers on one line. Invalid UTF-8 is replaced by U+FFFD. "methods"
+/// and "report" (sentences, tables and colours for the page) follow from "runs", and no reader of ours uses them.
 std::string to_json(const CompareResults& results);
 
 /// Reads what to_json wrote. A missing key that is not required keeps its default. Unknown keys are ignored. A null

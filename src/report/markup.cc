@@ -56,15 +56,6 @@ void for_characters(std::string_view text, const Replace& replace, const Keep& k
   });
 }
 
-template <class Replace>
-std::string convert(std::string_view text, const Replace& replace) {
-  std::string out;
-  out.reserve(text.size() + text.size() / 8);
-  for_characters(
-      text, [&](uint32_t code) { out += replace(code); }, [&](std::string_view bytes) { append_escaped(out, bytes); });
-  return out;
-}
-
 std::string code_of(uint32_t code) {
   return code < 0x100 ? fmt::format("\\x{:02x}", code) : fmt::format("\\u{:04x}", code);
 }
@@ -72,11 +63,11 @@ std::string code_of(uint32_t code) {
 }  // namespace
 
 std::string escape_markup(std::string_view text) {
-  return convert(text, [](uint32_t) { return "\uFFFD"; });
-}
-
-std::string visible_markup(std::string_view text) {
-  return convert(text, [](uint32_t code) { return fmt::format("<i class=\"byte\">{}</i>", code_of(code)); });
+  std::string out;
+  out.reserve(text.size() + text.size() / 8);
+  for_characters(
+      text, [&](uint32_t) { out += "\uFFFD"; }, [&](std::string_view bytes) { append_escaped(out, bytes); });
+  return out;
 }
 
 std::string visible_text(std::string_view text) {

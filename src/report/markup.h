@@ -10,12 +10,8 @@ namespace alibi::report {
 /// forbids become U+FFFD.
 std::string escape_markup(std::string_view text);
 
-/// Escapes generated text, which may contain any bytes. Like escape_markup, but control characters, characters that
-/// reorder the line and invalid UTF-8 are shown as <i class="byte">\x1b</i>. Line ends and tabs are kept.
-std::string visible_markup(std::string_view text);
-
-/// Escapes text for one line of a terminal: the characters that visible_markup() replaces, and also line ends and tabs,
-/// become \x1b codes. Markup is not escaped.
+/// Escapes text for one line of a terminal: control characters, characters that reorder the line, invalid
+/// UTF-8, line ends and tabs become \x1b codes. Markup is not escaped.
 std::string visible_text(std::string_view text);
 
 /// Moves `position` forward to the next start of a UTF-8 character, by at most three bytes.

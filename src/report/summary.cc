@@ -5,10 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
 #include <functional>
-#include <iterator>
-#include <numeric>
 #include <set>
 #include <utility>
 
@@ -44,22 +41,6 @@ std::string token_name(const CompareResults& results) {
   if (results.tokenizer.empty()) return "tokens";
   if (results.tokenizer == "byte") return "bytes";
   return results.tokenizer == "words" ? "words" : results.tokenizer + " tokens";
-}
-
-std::string early_loss_text(const CompareResults& results) {
-  constexpr std::ptrdiff_t kFirst = 4;
-  std::string text;
-  for (const MethodResults& method : results.methods) {
-    const std::vector<double>& nll = method.per_position_nll;
-    if (std::ssize(nll) <= kFirst || has_not_learned(results, method)) continue;
-    const auto mean = [](auto begin, auto end) { return std::accumulate(begin, end, 0.0) / double(end - begin); };
-    const double first = mean(nll.begin(), nll.begin() + kFirst), rest = mean(nll.begin() + kFirst, nll.end());
-    if (!(first > rest)) return "";
-    if (!text.empty()) continue;
-    text = fmt::format("{} nats at positions 1 to {} and {} after them with {}", core::format_decimal(first, 2), kFirst,
-                       core::format_decimal(rest, 2), method.name);
-  }
-  return text;
 }
 
 std::vector<int64_t> all_lengths(const CompareResults& results) {

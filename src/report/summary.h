@@ -60,10 +60,6 @@ std::vector<WayToRead> ways_to_read(const CompareResults& results);
 /// "bytes", "words", "bpe tokens"; "tokens" if the kind of tokenizer is unknown.
 std::string token_name(const CompareResults& results);
 
-/// "3.21 nats at positions 1 to 4 and 2.10 after them with alibi", if the first tokens of a window have a higher loss
-/// than the others with every method that has learned; else "".
-std::string early_loss_text(const CompareResults& results);
-
 /// All lengths at which any method was evaluated, rising.
 std::vector<int64_t> all_lengths(const CompareResults& results);
 

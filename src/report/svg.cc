@@ -81,11 +81,10 @@ void Svg::area(const std::vector<SvgPoint>& points, std::string_view fill, doubl
   out_ += "\n";
 }
 
-void Svg::rectangle(SvgPoint top_left, double width, double height, std::string_view fill, double radius) {
-  out_ += fmt::format(R"(<rect x="{}" y="{}" width="{}" height="{}" fill="{}")", svg_number(top_left.x),
+void Svg::rectangle(SvgPoint top_left, double width, double height, std::string_view fill) {
+  out_ += fmt::format(R"(<rect x="{}" y="{}" width="{}" height="{}" fill="{}"/>)", svg_number(top_left.x),
                       svg_number(top_left.y), svg_number(width), svg_number(height), fill);
-  if (radius > 0) out_ += fmt::format(R"( rx="{}")", svg_number(radius));
-  out_ += "/>\n";
+  out_ += "\n";
 }
 
 void Svg::marker(Marker shape, SvgPoint at, double size, std::string_view color, std::string_view ground,
@@ -132,26 +131,6 @@ void Svg::text(SvgPoint at, std::string_view content, const TextStyle& style) {
 }
 
 std::string Svg::finish() && { return std::move(out_) + "</svg>\n"; }
-
-std::string marker_picture(std::string_view method, const Theme& theme) {
-  const MethodStyle style = style_of(method);
-  const std::string color = theme.line(method);
-  std::string shape;
-  if (style.marker == Marker::circle) {
-    shape = fmt::format(R"(<circle cx="6" cy="6" r="4.5" fill="{}"/>)", color);
-  } else if (style.marker == Marker::ring) {
-    shape = fmt::format(R"(<circle cx="6" cy="6" r="3.8" fill="none" stroke="{}" stroke-width="2"/>)", color);
-  } else {
-    std::string points;
-    for (const SvgPoint& corner : corners(style.marker)) {
-      points +=
-          fmt::format("{}{},{}", points.empty() ? "" : " ", svg_number(6 + 9 * corner.x), svg_number(6 + 9 * corner.y));
-    }
-    shape = fmt::format(R"(<polygon points="{}" fill="{}"/>)", points, color);
-  }
-  return fmt::format(R"(<svg class="mark" viewBox="0 0 12 12" width="12" height="12" aria-hidden="true">{}</svg>)",
-                     shape);
-}
 
 double text_width(std::string_view text, double size, bool bold) {
   // Average width of digits and lower-case letters in wide sans-serif fonts (DejaVu Sans, Verdana).

@@ -42,7 +42,7 @@ class Svg {
   void path(const std::vector<SvgPoint>& points, const Stroke& stroke);
   /// Fills the polygon with these corners.
   void area(const std::vector<SvgPoint>& points, std::string_view fill, double opacity);
-  void rectangle(SvgPoint top_left, double width, double height, std::string_view fill, double radius = 0);
+  void rectangle(SvgPoint top_left, double width, double height, std::string_view fill);
   /// Draws a marker of about `size` pixels. The tooltip may be empty.
   void marker(Marker shape, SvgPoint at, double size, std::string_view color, std::string_view ground,
               std::string_view tooltip = {});
@@ -55,9 +55,6 @@ class Svg {
  private:
   std::string out_;
 };
-
-/// A marker as an inline picture for tables and headings.
-std::string marker_picture(std::string_view method, const Theme& theme);
 
 /// Estimated width of a line of text in the fonts of the figures. It errs on the wide side.
 double text_width(std::string_view text, double size, bool bold = false);

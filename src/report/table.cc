@@ -6,9 +6,6 @@
 #include <string_view>
 #include <utility>
 
-#include "report/markup.h"
-#include "report/svg.h"
-
 namespace alibi::report {
 namespace {
 
@@ -19,34 +16,6 @@ struct Width {
 
 std::string head_text(const Heading& head) {
   return head.more.empty() ? head.text : fmt::format("{} ({})", head.text, head.more);
-}
-
-std::string heading_html(const Heading& heading) {
-  std::string text = escape_markup(heading.text);
-  if (heading.is_method) {
-    text = fmt::format("<span class=\"name\">{}{}</span>", marker_picture(heading.text, page_theme()), text);
-  }
-  return heading.more.empty() ? text
-                              : fmt::format("{} <span class=\"more\">{}</span>", text, escape_markup(heading.more));
-}
-
-std::string cell_html(const Cell& cell, bool has_more) {
-  std::string attributes = cell.is_best ? " class=\"best\"" : "";
-  if (!cell.gap.empty()) attributes = " class=\"gap\"";
-  if (!cell.gap.empty() && cell.gap != cell.text) attributes += fmt::format(" title=\"{}\"", escape_markup(cell.gap));
-  if (cell.columns > 1) attributes += fmt::format(" colspan=\"{}\"", cell.columns);
-  const std::string more =
-      has_more ? fmt::format(" <span class=\"more\">{}</span>", escape_markup(cell.more)) : std::string();
-  return fmt::format("<td{}>{}{}</td>", attributes, escape_markup(cell.text), more);
-}
-
-/// For each column after the first, whether any cell has a second number.
-std::vector<bool> columns_with_more(const Table& table) {
-  std::vector<bool> result(table.columns.size());
-  for (const TableRow& row : table.rows) {
-    for (size_t i = 0; i < row.cells.size(); ++i) result[i] = result[i] || !row.cells[i].more.empty();
-  }
-  return result;
 }
 
 }  // namespace
@@ -98,28 +67,6 @@ std::string to_text(const Table& table) {
     add_line(line);
   }
   return out + "\n";
-}
-
-std::string to_html(const Table& table) {
-  const std::vector<bool> has_more = columns_with_more(table);
-  std::string out = fmt::format(
-      "<p class=\"note\">{0}</p>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{0}\"><table>\n"
-      "<thead><tr>",
-      escape_markup(table.caption));
-  for (size_t i = 0; i < table.columns.size(); ++i) {
-    // An empty second number aligns the heading with the first numbers.
-    const bool padded = i > 0 && has_more[i - 1];
-    out += fmt::format("<th scope=\"col\"{}>{}{}</th>", padded ? " class=\"padded\"" : "",
-                       heading_html(table.columns[i]), padded ? " <span class=\"more\"></span>" : "");
-  }
-  out += "</tr></thead>\n<tbody>\n";
-  for (const TableRow& row : table.rows) {
-    out += fmt::format("<tr{}><th scope=\"row\">{}</th>", row.is_shaded ? " class=\"trained\"" : "",
-                       heading_html(row.head));
-    for (size_t i = 0; i < row.cells.size(); ++i) out += cell_html(row.cells[i], has_more[i]);
-    out += "</tr>\n";
-  }
-  return out + "</tbody></table></div>\n";
 }
 
 std::string plain_text(std::string text) {

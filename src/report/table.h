@@ -1,4 +1,4 @@
-// A table, as text for the terminal and as HTML for the page.
+// A table, for the terminal and for the page.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace alibi::report {
 struct Heading {
   std::string text;
   std::string more = {};   ///< grey text after it, in parentheses on the terminal
-  bool is_method = false;  ///< whether the marker of the method's curve is shown
+  bool is_method = false;  ///< whether the page shows the marker of the method's curve
 };
 
 struct Cell {
@@ -20,13 +20,13 @@ struct Cell {
   bool is_best = false;   ///< bold on the page, marked with a star on the terminal
   /// Why there is no number. If it is not empty, the cell is grey, and its text may be a dash.
   std::string gap = {};
-  int columns = 1;  ///< number of columns that it spans on the page
+  double value = 0;  ///< if positive, the page shows it as a bar beside the other values of the column
 };
 
 struct TableRow {
   Heading head;
   std::vector<Cell> cells;
-  bool is_shaded = false;
+  bool is_trained = false;  ///< whether this is the training length, which the page shades
 };
 
 /// A table. Its texts are UTF-8 and not escaped yet.
@@ -39,8 +39,6 @@ struct Table {
 /// Formats the table as plain ASCII. Numbers are aligned to the right with headings above them. An empty line follows
 /// the table.
 std::string to_text(const Table& table);
-/// Formats the table as HTML. On narrow screens it scrolls independently of the page.
-std::string to_html(const Table& table);
 
 /// Replaces "×" and dashes by ASCII, which every terminal shows.
 std::string plain_text(std::string text);

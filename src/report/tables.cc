@@ -32,7 +32,7 @@ Cell no_number(const std::string& reason) { return {.text = "–", .gap = reason
 
 Cell rate_cell(double value) {
   const bool known = std::isfinite(value) && value > 0;
-  return known ? Cell{core::format_count(value)} : no_number("not measured");
+  return known ? Cell{.text = core::format_count(value), .value = value} : no_number("not measured");
 }
 
 std::string why_no_number(const EvaluationPoint* tried) {
@@ -121,36 +121,6 @@ Table difference_table(const CompareResults& results, const std::vector<int64_t>
   return table;
 }
 
-Table details_table(const CompareResults& results) {
-  Table table{
-      has_intervals(results) ? "All measurements at each length, with 95 % intervals of the perplexity."
-                             : "All measurements at each length.",
-      {{"Method"}, {"Length"}, {"Stride"}, {"Tokens"}, {"Loss, nats"}, {"Perplexity"}, {"Bits per byte"}, {"Tokens/s"}},
-      {}};
-  const auto decimal = [](double value) { return Cell{std::isfinite(value) ? core::format_decimal(value, 4) : "–"}; };
-  for (const MethodResults& method : results.methods) {
-    std::vector<EvaluationPoint> points = method.evaluations;
-    for (const auto* more : {&method.sliding, &method.interpolated, &method.streaming}) {
-      points.insert(points.end(), more->begin(), more->end());
-    }
-    for (const EvaluationPoint& point : points) {
-      TableRow row{method_heading(method.name), {{core::format_integer(point.length)}}};
-      if (!point.gap.empty()) {
-        row.cells.push_back({.text = point.gap, .gap = point.gap, .columns = 6});
-      } else {
-        row.cells.push_back({core::format_integer(point.stride)});
-        row.cells.push_back({core::format_integer(point.tokens)});
-        row.cells.push_back(decimal(point.nll));
-        row.cells.push_back({measured(point) ? perplexity_text(point) : "–"});
-        row.cells.push_back(decimal(point.bits_per_byte));
-        row.cells.push_back(rate_cell(point.tokens_per_second));
-      }
-      table.rows.push_back(std::move(row));
-    }
-  }
-  return table;
-}
-
 Table ways_table(const CompareResults& results, const std::vector<WayToRead>& ways) {
   Table table{"Perplexity of the same text and tokens per second for each kind of evaluation.", {{"Method"}}, {}};
   for (const WayToRead& way : ways) table.columns.push_back({way.name});
@@ -192,7 +162,8 @@ Table cost_table(const CompareResults& results) {
       {{"Method"}, {"Training time"}, {"FLOPs"}, {"Training memory"}, {"Evaluation memory"}},
       {}};
   const auto memory = [](int64_t bytes) {
-    return bytes > 0 ? Cell{core::format_bytes(bytes)} : no_number("not measured");
+    return bytes > 0 ? Cell{.text = core::format_bytes(bytes), .value = static_cast<double>(bytes)}
+                     : no_number("not measured");
   };
   for (const MethodResults& method : results.methods) {
     const double flops = method.train_flops_per_token * static_cast<double>(method.train_tokens);
@@ -201,31 +172,6 @@ Table cost_table(const CompareResults& results) {
          {method.train_seconds > 0 ? Cell{core::format_duration(method.train_seconds)} : no_number("not measured"),
           flops > 0 && std::isfinite(flops) ? Cell{fmt::format("{:.3g}", flops)} : no_number("not measured"),
           memory(method.train_peak_bytes), memory(method.eval_peak_bytes)}});
-  }
-  return table;
-}
-
-Table position_table(const CompareResults& results) {
-  int64_t longest = 0;
-  for (const MethodResults& method : results.methods) {
-    longest = std::max(longest, static_cast<int64_t>(method.per_position_nll.size()));
-  }
-  Table table{"Mean loss in nats of the tokens at these positions of the window. Positions count from 1.",
-              method_columns("Positions", results),
-              {}};
-  // Ranges that double in size: 1, 2, 3-4, 5-8, ...
-  for (int64_t begin = 0, end = 1; begin < longest; begin = end, end = std::min(2 * end, longest)) {
-    TableRow row{{core::format_integer(end)}, {}};
-    if (end > begin + 1) row.head.text = fmt::format("{}–{}", core::format_integer(begin + 1), row.head.text);
-    for (const MethodResults& method : results.methods) {
-      double sum = 0;
-      const bool full = static_cast<int64_t>(method.per_position_nll.size()) >= end;
-      for (int64_t i = begin; full && i < end; ++i) sum += method.per_position_nll[static_cast<size_t>(i)];
-      const double mean = sum / static_cast<double>(end - begin);
-      row.cells.push_back(full && std::isfinite(mean) ? Cell{core::format_decimal(mean, 3)}
-                                                      : no_number("not measured"));
-    }
-    table.rows.push_back(std::move(row));
   }
   return table;
 }

@@ -33,8 +33,7 @@ MethodStyle both(const MethodStyle& a, const MethodStyle& b) {
           .marker = a.marker};
 }
 
-}  // namespace
-
+/// All styles that names without '+' can have.
 std::vector<MethodStyle> single_styles() {
   std::vector<MethodStyle> styles = position_styles();
   for (const MethodStyle& style : std::initializer_list<MethodStyle>{
@@ -49,6 +48,8 @@ std::vector<MethodStyle> single_styles() {
   }
   return styles;
 }
+
+}  // namespace
 
 MethodStyle style_of(std::string_view name) {
   name = name.substr(0, name.find_first_of("@,"));

@@ -28,9 +28,6 @@ const std::vector<MethodStyle>& position_styles();
 /// "alibi@128" and "alibi, all keys" look like "alibi". Other names get one of a few styles, chosen by their letters.
 MethodStyle style_of(std::string_view name);
 
-/// All styles that names without '+' can have.
-std::vector<MethodStyle> single_styles();
-
 /// The colours of a drawing. Inside the page they are CSS variables, which follow the reader's light or dark setting.
 /// In a separate file they are fixed colours on white.
 struct Theme {

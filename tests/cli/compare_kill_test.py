@@ -17,7 +17,7 @@ SETTINGS = ("--positions", "none,rotary+alibi", "--seeds", "2", "--train-length"
             "8", "--batch-tokens", "64", "--train-tokens", "4k", "--eval-tokens", "1024", "--sample-tokens", "60", "--dropout",
             "0.1", "--seed", "7")
 OF_THE_MACHINE = {"seconds", "tokens_per_second", "peak_bytes", "eval_peak_bytes", "started", "command", "threads",
-                  "machine", "speed"}
+                  "machine", "speed", "speed_note", "ways", "cost"}
 
 
 def command(arguments, text, out, threads):

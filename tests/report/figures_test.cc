@@ -36,20 +36,13 @@ std::vector<CompareResults> difficult_results() {
   broken.methods[1].evaluations[8].perplexity = NAN;
   broken.methods[2].evaluations[4].perplexity = INFINITY;
   for (EvaluationPoint& point : broken.methods[3].evaluations) point.perplexity = NAN;
-  for (LossPoint& point : broken.methods[0].loss) point.loss = NAN;
-  broken.methods[1].per_position_nll.assign(64, NAN);
   all.push_back(broken);
   all.emplace_back();
   return all;
 }
 
 std::vector<std::string> drawings(const CompareResults& results) {
-  std::vector<std::string> all = {figure_svg(results), draw(perplexity_chart(results), page_theme(), false),
-                                  draw(loss_chart(results), page_theme(), false),
-                                  draw(position_chart(results), page_theme(), false),
-                                  draw(context_chart(results), page_theme(), false)};
-  for (const BarChart& chart : cost_charts(results)) all.push_back(draw(chart, page_theme()));
-  return all;
+  return {figure_svg(results), draw(perplexity_chart(results), page_theme(), false)};
 }
 
 double number(const Element& element, const char* key) { return std::stod(element.attributes.at(key)); }
@@ -94,8 +87,6 @@ TEST(Figures, AreLabelledForThoseWhoDoNotSeeThem) {
   const CompareResults results = testing::sample_results();
   testing::expect_labelled(figure_svg(results), "perplexity");
   testing::expect_labelled(draw(perplexity_chart(results), page_theme(), false), "perplexity");
-  testing::expect_labelled(draw(loss_chart(results), page_theme(), false), "loss");
-  testing::expect_labelled(draw(position_chart(results), page_theme(), false), "positions");
 }
 
 TEST(Figures, TextsDoNotOverlapAndLieInside) {
@@ -136,19 +127,16 @@ TEST(Figures, AMethodThatHasNotLearnedIsDashed) {
   CompareResults results = testing::sample_results({{"alibi", 5.75, 0}, {"sinusoidal", 11, 0}});
   EXPECT_EQ(figure_svg(results).find("Dashed: a method"), std::string::npos);
   results.held_out.bigram_nll = std::log(11.2);
-  for (const LineChart& chart :
-       {perplexity_chart(results), loss_chart(results), position_chart(results), context_chart(results)}) {
-    const std::string svg = draw(chart, page_theme(), false);
-    EXPECT_NE(svg.find("Dashed lines: methods that have not learned yet."), std::string::npos) << chart.id;
-    size_t dashed = 0;
-    for (const Element& element : read_markup(svg)) {
-      const bool is_curve = element.name == "path" && element.attributes.at("stroke") == "var(--sinusoidal)";
-      dashed += is_curve && element.attributes.contains("stroke-dasharray");
-      EXPECT_FALSE(element.name == "path" && element.attributes.at("stroke") == "var(--alibi)" &&
-                   element.attributes.contains("stroke-dasharray"));
-    }
-    EXPECT_EQ(dashed, 1u) << chart.id;
+  const std::string svg = draw(perplexity_chart(results), page_theme(), false);
+  EXPECT_NE(svg.find("Dashed lines: methods that have not learned yet."), std::string::npos);
+  size_t dashed = 0;
+  for (const Element& element : read_markup(svg)) {
+    const bool is_curve = element.name == "path" && element.attributes.at("stroke") == "var(--sinusoidal)";
+    dashed += is_curve && element.attributes.contains("stroke-dasharray");
+    EXPECT_FALSE(element.name == "path" && element.attributes.at("stroke") == "var(--alibi)" &&
+                 element.attributes.contains("stroke-dasharray"));
   }
+  EXPECT_EQ(dashed, 1u);
 }
 
 TEST(Figures, WithoutAnyValueTheLabelIsWhole) {
@@ -239,35 +227,6 @@ TEST(Figures, BandsHaveTheirPlaceButDoNotTakeAll) {
   const LineChart limited = perplexity_chart(results);
   EXPECT_GT(limited.y.low, 3);
   EXPECT_LT(limited.y.high, 8);
-}
-
-TEST(Figures, PositionsAreAveragedOverGrowingBins) {
-  CompareResults results = testing::sample_results({{"alibi", 5, 0}});
-  std::vector<double>& nll = results.methods[0].per_position_nll;
-  nll.assign(1024, 2.0);
-  nll[0] = 4;
-  const LineChart chart = position_chart(results);
-  ASSERT_EQ(chart.series.size(), 1u);
-  const std::vector<ChartPoint>& points = chart.series[0].points;
-  EXPECT_EQ(points.front().x, 1);
-  EXPECT_EQ(points.front().y, 4);
-  EXPECT_LT(points.size(), 50u);
-  for (size_t i = 1; i < points.size(); ++i) EXPECT_EQ(points[i].y, 2);
-}
-
-TEST(Figures, BinsOfPositionsFollowEachOtherAndLieAtTheirGeometricMiddle) {
-  CompareResults results = testing::sample_results({{"alibi", 5, 0}});
-  std::vector<double>& nll = results.methods[0].per_position_nll;
-  nll.clear();
-  for (int i = 1; i <= 1000; ++i) nll.push_back(i);  // the mean of a bin from a to b is (a + b) / 2, its x sqrt(a b)
-  const LineChart chart = position_chart(results);
-  double before = 0;
-  for (const ChartPoint& point : chart.series.at(0).points) {
-    const double half = std::sqrt(std::max(0.0, point.y * point.y - point.x * point.x));
-    EXPECT_NEAR(point.y - half, before + 1, 1e-6);
-    before = point.y + half;
-  }
-  EXPECT_NEAR(before, 1000, 1e-6);
 }
 
 TEST(Svg, RefusesNumbersThatAreNotFinite) {

@@ -19,7 +19,7 @@ struct Element {
 };
 
 /// All elements in the order in which they end. Throws std::runtime_error where the markup is not well-formed.
-/// `html`: <meta> needs no end, the doctype is skipped and <style> holds plain text.
+/// `html`: <meta> and <link> need no end, the doctype is skipped, and <style> and <script> hold plain text.
 class MarkupReader {
  public:
   MarkupReader(std::string_view markup, bool html) : rest_(markup), html_(html) {}
@@ -90,10 +90,14 @@ class MarkupReader {
     const bool empty = eat("/>");
     expect(empty || eat(">"), "an open tag");
     open_.push_back(std::move(element));
-    if (empty || (html_ && open_.back().name == "meta")) {
+    const std::string& name = open_.back().name;
+    if (empty || (html_ && (name == "meta" || name == "link"))) {
       close();
-    } else if (html_ && open_.back().name == "style") {
-      rest_.remove_prefix(rest_.find("</style>"));
+    } else if (html_ && (name == "style" || name == "script")) {
+      const size_t end = rest_.find("</" + name);
+      expect(end != std::string_view::npos, "<" + name + "> without an end");
+      open_.back().text = rest_.substr(0, end);
+      rest_.remove_prefix(end);
     }
   }
   void close() {
