@@ -17,10 +17,4 @@ const DeviceMemory& device_memory(Device device) {
   return *memory;
 }
 
-void check_same_device(const char* operation, const Tensor& a, const Tensor& b) {
-  check(a.device() == b.device(),
-        "[{}] one tensor is on '{}' and another on '{}', expected the same device; copy one with to(Device)", operation,
-        name_of(a.device()), name_of(b.device()));
-}
-
 }  // namespace alibi::core

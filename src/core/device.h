@@ -49,7 +49,4 @@ const DeviceMemory* cuda_memory();
 /// Returns the memory of the device. Throws Error if this build does not support the device.
 const DeviceMemory& device_memory(Device device);
 
-/// Throws Error if the tensors are on different devices.
-void check_same_device(const char* operation, const Tensor& a, const Tensor& b);
-
 }  // namespace alibi::core

@@ -13,7 +13,6 @@ namespace model {
 
 /// What is said of a field of a model's configuration beyond what is said of every option.
 struct ConfigFieldMore {
-  const char* part = "";                      ///< what it configures: attention, block, embedding, head or position
   const char* method = nullptr;               ///< the only position method that has it; null: every model
   const char* json = nullptr;                 ///< its place in config.json: "attn_config.alibi_bias_max"
   bool json_by_hand = false;                  ///< the file says it in another way, which src/model/own_config.cc knows

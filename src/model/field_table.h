@@ -85,16 +85,19 @@ ConfigField number_field(const formats::OptionRange& range, const char* help) {
            .range = range,
            .help = help,
            .rare = true},
-          {.part = "attention", .json = number.json, .always_written = true, .offered = true}};
+          {.json = number.json, .always_written = true, .offered = true}};
 }
 
 }  // namespace alibi::model
 
-/// The start of a declaration: the field's name, and the location of its value in a LanguageModelConfig.
+/// The start of a declaration: the location of the field's value in a LanguageModelConfig, and with it the field's name
+/// and the names of the values that it can have.
 // clang-format off
-#define ALIBI_FIELD(called, place)                                                                        \
-  .name = (called), .get = ::alibi::model::get_field<[](auto& config) -> auto& { return config.place; }>, \
-  .set = ::alibi::model::set_field<[](auto& config) -> auto& { return config.place; }>,                   \
-  .choices = ::alibi::model::choices_of<                                                                  \
+#define ALIBI_PLACE(place)                                                                     \
+  .get = ::alibi::model::get_field<[](auto& config) -> auto& { return config.place; }>,        \
+  .set = ::alibi::model::set_field<[](auto& config) -> auto& { return config.place; }>
+#define ALIBI_FIELD(called, place)                                                             \
+  .name = (called), ALIBI_PLACE(place),                                                        \
+  .choices = ::alibi::model::choices_of<                                                       \
       ::alibi::model::FieldType<[](auto& config) -> auto& { return config.place; }>>()
 // clang-format on

@@ -450,8 +450,8 @@ void language_model(const std::filesystem::path& folder) {
   encoders(loaded.config(), folder);
 
   ModelRecipe recipe{.position = Position::t5};
-  recipe.options.set("layers", 2).set("slopes", std::vector<double>{0.5});
-  recipe.options.unset("slopes");
+  recipe.options.set("layers", 2).set("alibi_slopes", std::vector<double>{0.5});
+  recipe.options.unset("alibi_slopes");
   expect(recipe.config(64).transformer.layers == 2 && *recipe.options.find("layers") == OptionValue(int64_t{2}),
          "options of a model");
   const auto words = std::make_shared<ByteTokenizer>();

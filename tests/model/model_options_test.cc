@@ -28,7 +28,7 @@ TEST(ConfigFields, EachIsSaidOnceAndItsDefaultIsAllowed) {
   std::set<std::string> names;
   for (const model::ConfigField& field : model::config_fields()) {
     EXPECT_TRUE(names.insert(field.name).second) << field.name;
-    EXPECT_FALSE(std::string(field.help).empty() || std::string(field.more.part).empty()) << field.name;
+    EXPECT_FALSE(std::string(field.help).empty()) << field.name;
     LanguageModelConfig config;
     const OptionValue usual = field.get(config);
     EXPECT_TRUE(formats::is_in(field.range, usual) || field.default_text) << field.name;

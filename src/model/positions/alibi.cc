@@ -141,20 +141,20 @@ PositionMethod alibi() {
           {
               {{ALIBI_FIELD("alibi_bias_max", transformer.attention.alibi_bias_max), .range = {.above = 0, .most = 1e6},
                 .help = "ALiBi: exponent of the smallest slope, which is 2^-X", .rare = true},
-               {.part = "attention", .json = "attn_config.alibi_bias_max", .offered = true}},
+               {.json = "attn_config.alibi_bias_max", .offered = true}},
               {{ALIBI_FIELD("alibi_slopes", transformer.attention.alibi_slopes), .range = {.least = 0},
                 .help = "ALiBi: slopes of the heads, separated by commas, or one for all heads; they replace those of "
                         "--alibi-bias-max",
                 .rare = true},
-               {.part = "attention", .json = "alibi.slopes", .offered = true}},
+               {.json = "alibi.slopes", .offered = true}},
               {{ALIBI_FIELD("slope_training", transformer.attention.slope_training),
                 .help = "ALiBi: whether each layer trains its slopes; learned_random starts from random slopes",
                 .rare = true},
-               {.part = "attention", .json = "alibi.slope_training", .offered = true}},
+               {.json = "alibi.slope_training", .offered = true}},
               {{ALIBI_FIELD("tolerance", transformer.attention.tolerance), .range = {.least = 0, .below = 1},
                 .help = "ALiBi: maximum share of the attention weight that skipped keys may have (0 visits every key)",
                 .rare = true},
-               {.part = "attention", .offered = true}},
+               {.offered = true}},
           },
   };
 }

@@ -45,7 +45,7 @@ PositionMethod learned() {
       .style = {"learned", "#E69F00", "#8A5D00", "#F0E442", "#F0E442", report::Marker::down_triangle},
       .fields = {{{ALIBI_FIELD("max_length", transformer.embedding.max_length), .range = {.least = 1, .most = 0x1p31},
                    .help = "Learned positions: number of rows of the table", .default_text = "the training length"},
-                  {.part = "embedding", .json = "alibi.max_length", .always_written = true}}},
+                  {.json = "alibi.max_length", .always_written = true}}},
   };
 }
 

@@ -37,7 +37,7 @@ PositionMethod rotary() {
       .style = {"rotary", "#009E73", "#00734F", "#2BC79A", "#2BC79A", report::Marker::triangle},
       .fields = {{{ALIBI_FIELD("rotary_theta", transformer.attention.rotary_theta), .range = {.above = 1, .most = 1e12},
                    .help = "Rotary positions: base of the wavelengths"},
-                  {.part = "attention", .json = "alibi.rotary_theta", .always_written = true}}},
+                  {.json = "alibi.rotary_theta", .always_written = true}}},
   };
 }
 

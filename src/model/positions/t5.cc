@@ -49,19 +49,19 @@ PositionMethod t5() {
           {
               {{ALIBI_FIELD("t5_buckets", transformer.attention.t5_buckets), .range = {.least = 2, .most = 4096},
                 .help = "T5: number of distance buckets", .rare = true},
-               {.part = "attention", .json = "alibi.t5_buckets", .always_written = true, .offered = true}},
+               {.json = "alibi.t5_buckets", .always_written = true, .offered = true}},
               {{ALIBI_FIELD("t5_max_distance", transformer.attention.t5_max_distance),
                 .range = {.least = 1, .most = largest_extent},
                 .help = "T5: distance in tokens from which on all keys share the last bucket",
                 .default_text = "a quarter of the training length", .rare = true},
-               {.part = "attention", .json = "alibi.t5_max_distance", .always_written = true, .offered = true}},
+               {.json = "alibi.t5_max_distance", .always_written = true, .offered = true}},
               {{ALIBI_FIELD("t5_init", transformer.attention.t5_init), .range = {.least = 0, .most = 100},
                 .help = "T5: standard deviation of the initial bias table", .rare = true},
-               {.part = "attention", .json = "alibi.t5_init", .always_written = true, .offered = true}},
+               {.json = "alibi.t5_init", .always_written = true, .offered = true}},
               {{ALIBI_FIELD("t5_rate_factor", transformer.attention.t5_rate_factor), .range = {.least = 0, .most = 1e6},
                 .help = "T5: learning rate of the bias table as a multiple of --learning-rate",
                 .default_text = "64; 1 for wikitext103", .rare = true},
-               {.part = "attention", .json = "alibi.t5_rate_factor", .always_written = true, .offered = true}},
+               {.json = "alibi.t5_rate_factor", .always_written = true, .offered = true}},
           },
   };
 }
