@@ -8,7 +8,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -256,11 +258,18 @@ void transformer() {
   expect(model.parameters().size() == std::as_const(model).parameters().size(), "parameters");
 }
 
+struct OwnTokenizer : ByteTokenizer {
+  std::string decode_known(std::span<const int32_t> ids, const DecodeOptions* options) const override {
+    return "own: " + ByteTokenizer::decode_known(ids, options);
+  }
+};
+
 std::shared_ptr<const Tokenizer> tokenizer(const std::filesystem::path& folder) {
   const ByteTokenizer bytes;
   bytes.save(folder);
   expect(bytes.decode(bytes.encode("text")) == "text" && bytes.fingerprint() != 0, "bytes");
   expect(bytes.decode(bytes.encode("text", EncodeOptions()), DecodeOptions()) == "text", "bytes with options");
+  expect(OwnTokenizer().decode(bytes.encode("text")) == "own: text", "a tokenizer of a program");
   expect(bytes.splits_at_lines(), "bytes may be encoded in parts");
   expect(bytes.encode_prompt("a").size() == 2, "bytes of a prompt");
   try {
@@ -471,7 +480,10 @@ void language_model(const std::filesystem::path& folder) {
   }
   compared.texts = {(folder / "text" / "a.txt").string()};
   compared.valid = {(folder / "text" / "b.txt").string()};
+  set_warning_handler([](std::string_view warning) { std::fprintf(stderr, "%s\n", std::string(warning).c_str()); });
+  const InterruptScope never([] {});
   const TrainingData data = training_data(compared.texts, compared.valid);
+  expect(describe_skipped(FilesRead()).empty(), "no skipped files");
   expect(recipe.read_text(compared.texts, compared.valid).train_bytes == data.train_bytes, "the text of a recipe");
   expect(data.train.tokens.size() > 1000 && data.valid_bytes > 1000, "text to train on");
   expect(text_to_score(*data.tokenizer, compared.valid).bytes == data.valid_bytes &&
