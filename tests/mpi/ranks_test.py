@@ -45,6 +45,8 @@ class Ranks(MpiCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
+        # What a shell starts in the background ignores SIGINT, and so would all that it starts.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         cls.reference = cls.folder / "reference"
         subprocess.run([cls.command, "train", cls.text, "-o", cls.reference, *RUN], check=True, stdout=subprocess.DEVNULL)
 
