@@ -22,6 +22,7 @@ Context::Context(const LanguageModel& model, const ContextOptions& options) : st
   state_->model = &core::state_of(model);
   state_->config = config;
   state_->options = options;
+  state_->end = model::end_of_positions(config);
   state_->dtype = options.cached.value_or(model.precision() == Precision::bf16 ? DType::bfloat16 : DType::float32);
   state_->begin();
 }
@@ -89,6 +90,7 @@ Context Context::fork() const {
   copy->config = state_->config;
   copy->options = state_->options;
   copy->dtype = state_->dtype;
+  copy->end = state_->end;
   for (const KvCache& cache : state_->caches) copy->caches.push_back(cache.fork());
   if (state_->eviction) copy->eviction = std::make_unique<kernels::Eviction>(*state_->eviction);
   copy->pass.caches = copy->caches;
@@ -129,13 +131,12 @@ class Passes {
 
   void add(Context& context, int64_t tokens) {
     const TransformerConfig& config = model_.config().transformer;
-    const std::optional<int64_t> end = model::end_of_positions(config);
     core::StateOf<Context>& state = core::state_of(context);
     check(&core::state_of(model_) == state.model, "[context] it was made for another model");
     const int64_t begin = state.pass.position;
-    check(!end || tokens <= *end - begin,
+    check(!state.end || tokens <= *state.end - begin,
           "[context] {} positions end at {}, the text goes to {}; no {} model runs past that", name_of(config.position),
-          end.value_or(0), begin + tokens, name_of(config.position));
+          state.end.value_or(0), begin + tokens, name_of(config.position));
     // The keys in the cache were rotated for a shorter text.
     check_usage(
         config.position.rotation.empty() || !model_.interpolation().dynamic || begin == 0,

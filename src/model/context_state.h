@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -20,6 +21,7 @@ struct [[gnu::visibility("hidden")]] Context::State {
   TransformerConfig config;
   ContextOptions options;
   DType dtype = DType::float32;
+  std::optional<int64_t> end;  // number of the model's positions; absent if they do not end
   std::vector<KvCache> caches;
   std::unique_ptr<kernels::Eviction> eviction;  // null if no keys are evicted
   model::Pass pass;  // its memory is reused from call to call; its position is the position of the context
