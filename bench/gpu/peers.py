@@ -102,7 +102,7 @@ class Alibi:
                                                         self.view(out), self.state))
                 self.check(self.library.alibi_attention_backward(
                     self.view(dout), self.view(q), self.view(k), self.view(v), self.view(out), self.state,
-                    ctypes.byref(options), self.view(dq), self.view(dk), self.view(dv), None, None))
+                    ctypes.byref(options), self.view(dq), self.view(dk), self.view(dv), None, None, None))
                 return out, dq, dk, dv
 
             return forward, both

@@ -48,10 +48,14 @@ struct AttentionOptions {
   int64_t sliding_window_after = 0;          ///< not causal: the window for keys after the query, which are visible at
                                              ///< -distance < sliding_window_after. 0: `sliding_window` (symmetric);
                                              ///< -1: no limit on that side
-  float softcap = 0;          ///< > 0: a score is softcap * tanh(softmax_scale * q k' / softcap) plus its
-                              ///< bias, 2^-20 to 2^20; 0: no cap
-  float dropout_p = 0;        ///< probability that an attention weight is dropped, rounded to a multiple
-                              ///< of 2^-16; other weights are scaled up
+  float softcap = 0;    ///< > 0: a score is softcap * tanh(softmax_scale * q k' / softcap) plus its
+                        ///< bias, 2^-20 to 2^20; 0: no cap
+  float dropout_p = 0;  ///< probability that an attention weight is dropped, rounded to a multiple
+                        ///< of 2^-16; other weights are scaled up
+  /// [heads]; empty: none. A learned logit for each head that joins the softmax without a value: a row's weights are
+  /// exp(score) / (exp(sink) + sum of exp(score)), so they may sum to less than 1 (Xiao et al. 2023, section 3.3;
+  /// OpenAI's gpt-oss). It has no bias and no softcap, and dropout never drops it. -infinity: no sink
+  std::vector<float> sinks = {};
   uint64_t dropout_seed = 0;  ///< the mask is a function of (seed, batch, head, query row, key row)
   float tolerance = 0;        ///< skip rule (docs/reference/attention.md): far keys whose summed weight is provably
                               ///< <= tolerance * the row's sum are not visited; 0: visit every key
@@ -104,8 +108,8 @@ class ALIBI_API KernelState {
 
 /// What the backward pass needs from the forward pass, besides its inputs and output.
 struct AttentionState {
-  Tensor lse;  ///< [batch, heads, queries] float32: log of the sum of exp(score), with biases in the relative form
-               ///< -slope * |distance|; -infinity for a row without keys
+  Tensor lse;  ///< [batch, heads, queries] float32: log of the sum of exp(score), and of exp(sink) if there is one,
+               ///< with biases in the relative form -slope * |distance|; -infinity for a row without keys and sink
   AttentionStats stats;
   KernelState kernel;
 };
@@ -137,10 +141,12 @@ ALIBI_API void check_attention(const Tensor& q, const Tensor& k, const Tensor& v
 /// If dtable is given (float32, with the shape of buckets.table or bias_by_distance), the gradient of that table is
 /// ADDED to it. If dslopes is given (float32, shaped like `alibi_slopes`: [heads] or [sequences * heads]), the gradient
 /// of the slopes is added to it (paper section 3: slopes can be learned); with `alibi_slopes_after` this is the
-/// gradient of `alibi_slopes` only. Both are deterministic.
+/// gradient of `alibi_slopes` only. If dsinks is given (float32 [heads]), the gradient of `sinks` is added to it. All
+/// are deterministic.
 struct AttentionBiasGradients {
   Tensor* dtable = nullptr;
   Tensor* dslopes = nullptr;
+  Tensor* dsinks = nullptr;
 };
 ALIBI_API void attention_backward(const Tensor& dout, const Tensor& q, const Tensor& k, const Tensor& v,
                                   const Tensor& out, const AttentionState& state, const AttentionOptions& options,
@@ -155,9 +161,9 @@ ALIBI_API void append_keys(const Tensor& k, const Tensor& v, const std::vector<i
 
 /// Attention over the union of two disjoint sets of keys, from the attention of the same queries over each set (out_a,
 /// out_b [batch, queries, heads, head_dim]; lse_a, lse_b [batch, heads, queries], contiguous). Positions refer to the
-/// union: for keys that begin at `first`, use the query_offset of the union minus `first`. out and lse may be out_a and
-/// lse_a, or out_b and lse_b; any other overlap is an error. out_a and out_b may be float32 if out is bfloat16, so that
-/// parts are rounded once.
+/// union: for keys that begin at `first`, use the query_offset of the union minus `first`; only one of the two calls
+/// may have the sinks. out and lse may be out_a and lse_a, or out_b and lse_b; any other overlap is an error. out_a and
+/// out_b may be float32 if out is bfloat16, so that parts are rounded once.
 ALIBI_API void merge_attention(const Tensor& out_a, const Tensor& lse_a, const Tensor& out_b, const Tensor& lse_b,
                                Tensor& out, Tensor& lse);
 
@@ -170,6 +176,7 @@ struct AttentionReferenceGradients {
   std::vector<double> dq, dk, dv;  ///< shapes of q, k, v, contiguous
   std::vector<double> dtable;      ///< shape of buckets.table or bias_by_distance, empty without a table
   std::vector<double> dslopes;     ///< shape of `alibi_slopes`, empty without slopes
+  std::vector<double> dsinks;      ///< shape of `sinks`
 };
 ALIBI_API void attention_backward_reference(const Tensor& dout, const Tensor& q, const Tensor& k, const Tensor& v,
                                             const AttentionOptions& options, AttentionReferenceGradients& gradients);

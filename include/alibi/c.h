@@ -70,8 +70,8 @@ typedef struct alibi_attention_options {
   float softmax_scale;   /* 0: 1 / sqrt(head_dim) */
   float tolerance;       /* of the skip rule; 0: every key is visited */
   int32_t bidirectional; /* 0: causal */
-  int32_t device;        /* an alibi_device: where the data of all tensors of the call, and dslopes, lie. All else, the
-                          * slopes and offsets above too, is memory of the CPU */
+  int32_t device;        /* an alibi_device: where the data of all tensors of the call, dslopes and dsinks lie. All
+                          * else, slopes, sinks and offsets too, is memory of the CPU */
   void* stream;          /* cudaStream_t in which the work is queued; null: the default stream. The call may return
                           * before the work is done. A state must be destroyed before the stream of its last call */
   int64_t
@@ -87,6 +87,8 @@ typedef struct alibi_attention_options {
   size_t seqused_k_count;
   const int32_t* leftpad_k; /* of these rows, the number before the first key; null: 0 */
   size_t leftpad_k_count;
+  const float* sinks; /* a logit for each head that joins the softmax without a value, -infinity: none; null: none */
+  size_t sinks_count;
 } alibi_attention_options;
 
 static inline alibi_attention_options alibi_attention_options_default(void) {
@@ -136,13 +138,13 @@ ALIBI_API alibi_status alibi_attention(const alibi_tensor* q, const alibi_tensor
                                        alibi_attention_state* state);
 
 /* state is that of alibi_attention with the same inputs and options. dq, dk and dv are overwritten. dbuckets
- * [num_buckets, heads] and dslopes [alibi_slopes_count] are added to; either may be null. */
+ * [num_buckets, heads], dslopes [alibi_slopes_count] and dsinks [heads] are added to; each may be null. */
 ALIBI_API alibi_status alibi_attention_backward(const alibi_tensor* dout, const alibi_tensor* q, const alibi_tensor* k,
                                                 const alibi_tensor* v, const alibi_tensor* out,
                                                 const alibi_attention_state* state,
                                                 const alibi_attention_options* options, const alibi_tensor* dq,
                                                 const alibi_tensor* dk, const alibi_tensor* dv, float* dbuckets,
-                                                float* dslopes);
+                                                float* dslopes, float* dsinks);
 
 /* Writes new keys and values k and v [batch, new, kv_heads, head_dim] into the rows from cache_seqlens[b] on of each
  * batch entry of k_cache and v_cache: [batch, rows, kv_heads, head_dim], or with a block_table (as in

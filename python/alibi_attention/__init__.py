@@ -107,6 +107,7 @@ def attention_decode(
     tolerance: float = 0.0,
     return_lse: bool = False,
     softcap: float = 0.0,
+    sinks: Any = None,
 ) -> Any:
     """attention() of a few queries over a cache; each key is read once.
 
@@ -117,7 +118,7 @@ def attention_decode(
         raise TypeError(f"[attention_decode] cache is a {type(cache).__name__}, expected a KvCache")
     return_lse = flag_of("attention_decode", "return_lse", return_lse)
     options = options_of(causal, window_size, alibi_slopes=alibi_slopes, softmax_scale=softmax_scale, query_offset=query_offset,
-                         alibi_slopes_after=alibi_slopes_after, tolerance=tolerance, softcap=softcap)  # fmt: skip
+                         alibi_slopes_after=alibi_slopes_after, tolerance=tolerance, softcap=softcap, sinks=sinks)  # fmt: skip
     run = torch_operator().attention_decode if is_torch(q) else _numpy.attention_decode
     return run(q, cache._core, options, return_lse)
 

@@ -59,6 +59,7 @@ def attention(
     dropout_seed: int | None = None,
     key_padding_mask: Any = None,
     softcap: float = 0.0,
+    sinks: Any = None,
 ) -> Any:
     """Attention with linear biases: softmax(q k' * softmax_scale - slope * |i - j|) v over the visible keys j.
 
@@ -73,6 +74,8 @@ def attention(
                         itself does not count. If causal, right has no meaning.
     softmax_scale       None: 1 / sqrt(head_dim)
     softcap             above 0: a score is softcap * tanh(softmax_scale * q k' / softcap) plus its bias; 0: no cap
+    sinks               (heads,) float32: a logit for each head that joins the softmax without a value, so that a row's weights
+                        may sum to less than 1 (as in gpt-oss); -infinity or None: no sink. A PyTorch tensor gets a gradient.
     dropout_p           probability that a weight is dropped; the others are scaled up
     query_offset        position of the first query; key row j has position j. None: the queries are the last rows, at
                         keys - queries, as in FlashAttention (of each packed sequence)
@@ -102,7 +105,7 @@ def attention(
     if window_size is not EVERYWHERE:
         causal, window, after = window_of(causal, window_size)
     options = (alibi_slopes, alibi_slopes_after, causal, window, softmax_scale, dropout_p, dropout_seed, query_offset,
-               cu_seqlens_q, cu_seqlens_k, tolerance, after, softcap)  # fmt: skip
+               cu_seqlens_q, cu_seqlens_k, tolerance, after, softcap, sinks)  # fmt: skip
     if key_padding_mask is not None:
         return padded_attention(attend, q, k, v, key_padding_mask, Options(*options), return_lse)
     return attend(q, k, v, options, return_lse)

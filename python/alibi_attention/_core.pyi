@@ -58,6 +58,7 @@ def attention_backward(
     dk: Any,
     dv: Any,
     dslopes: Any,
+    dsinks: Any,
     options: tuple[Any, ...],
     stream: int | None = None,
 ) -> None: ...

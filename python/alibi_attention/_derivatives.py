@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from ._core import Error, UsageError
-from ._options import TENSORS, with_tensors
+from ._options import TENSORS, Options, with_tensors
 
 _is_compiling = torch.compiler.is_compiling
 _transform = torch._C._functorch.peek_interpreter_stack
@@ -127,12 +127,13 @@ def sequences(q: Tensor, k: Tensor, cu_q: Tensor | None, cu_k: Tensor | None) ->
 
 
 def tangent_rows(primals: tuple[Tensor, ...], tangents: tuple[Tensor | None, ...], scale: float, softcap: float,
-                 bias_of: Callable[[int, int], tuple[Tensor, Tensor | None]]) -> tuple[Tensor, Tensor]:  # fmt: skip
+                 bias_of: Callable[[int, int], tuple[Tensor, Tensor | None]],
+                 sinks: tuple[Tensor | None, Tensor | None] = (None, None)) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Tangents of out (batch, queries, heads, head_dim) and lse (batch, heads, queries), float32.
 
     bias_of(first, last) has the bias of these queries, -infinity where a key is not visible, and its tangent, both
     (batch or 1, heads or 1, last - first, keys). With weights p of scores s: dlse = sum_j p ds and
-    dout = sum_j p (ds - dlse) v + p dv.
+    dout = sum_j p (ds - dlse) v + p dv. `sinks` (heads,) and their tangents are one more key, whose value is zero.
     """
     q, k, v = (x.float() for x in primals)
     group = q.shape[2] // k.shape[2]
@@ -159,14 +160,19 @@ def tangent_rows(primals: tuple[Tensor, ...], tangents: tuple[Tensor | None, ...
         scores = scores + bias
         if dbias is not None:
             change = change + dbias
+        of_sinks, dsinks = sinks
+        if of_sinks is not None:
+            scores, change = (torch.cat([x, of[:, None, None].expand(*x.shape[:3], 1)], -1) for x, of in (
+                (scores, of_sinks), (change, torch.zeros_like(of_sinks) if dsinks is None else dsinks)))  # fmt: skip
         largest = scores.amax(-1, keepdim=True)
         weights = (scores - largest.masked_fill(largest.isinf(), 0)).exp()
         total = weights.sum(-1, keepdim=True)
         weights = weights / total.masked_fill(total == 0, 1)
         dlse = (weights * change).sum(-1, keepdim=True)
-        dout = torch.einsum("bhij,bjhd->bihd", weights * (change - dlse), v)
+        of_values = (weights * (change - dlse))[..., : k.shape[1]]
+        dout = torch.einsum("bhij,bjhd->bihd", of_values, v)
         if dv is not None:
-            dout = dout + torch.einsum("bhij,bjhd->bihd", weights, dv)
+            dout = dout + torch.einsum("bhij,bjhd->bihd", weights[..., : k.shape[1]], dv)
         douts.append(dout)
         dlses.append(dlse[..., 0])
     if not douts:
@@ -181,7 +187,8 @@ def slopes_of(slopes: Tensor, entries: slice) -> Tensor:
 
 def tangent_of(primals: tuple[Tensor, ...], tangents: tuple[Tensor | None, ...], cu_q: Tensor | None, cu_k: Tensor | None,
                scale: float, softcap: float,
-               bias_of: Callable[[slice, slice, slice, int, int], tuple[Tensor, Tensor | None]]) -> tuple[Any, ...]:  # fmt: skip
+               bias_of: Callable[[slice, slice, slice, int, int], tuple[Tensor, Tensor | None]],
+               sinks: tuple[Tensor | None, Tensor | None] = (None, None)) -> tuple[Any, ...]:  # fmt: skip
     """Tangents of an operator's four outputs: dout (batch, queries, heads, head_dim), dlse (batch, heads, queries), None, None.
     bias_of takes the slices of sequences() before the rows of queries."""
     q, k, v = primals
@@ -193,13 +200,15 @@ def tangent_of(primals: tuple[Tensor, ...], tangents: tuple[Tensor | None, ...],
         parts.append(tangent_rows(
             tuple(x[:, of] for x, of in zip(primals, rows, strict=True)),
             tuple(None if x is None else x[:, of] for x, of in zip(tangents, rows, strict=True)),
-            scale, softcap, partial(bias_of, *sequence)))  # fmt: skip
+            scale, softcap, partial(bias_of, *sequence), sinks))  # fmt: skip
     return torch.cat([dout for dout, _ in parts], 1).to(q.dtype), torch.cat([dlse for _, dlse in parts], 2), None, None
 
 
-def attention_tangent(ctx: Any, dq: Any, dk: Any, dv: Any, dslopes: Any, dslopes_after: Any, *_: Any) -> tuple[Any, ...]:
+def attention_tangent(ctx: Any, dq: Any, dk: Any, dv: Any, *doptions: Any) -> tuple[Any, ...]:
     q, k, v, *_ = ctx.saved_tensors
     options = with_tensors(ctx.options, ctx.saved_tensors[-len(TENSORS) :])
+    tangents = Options(*doptions)
+    dslopes, dslopes_after = tangents.alibi_slopes, tangents.alibi_slopes_after
     if options.dropout_p:
         raise UsageError(f"[attention] dropout_p is {options.dropout_p}, expected 0 in forward-mode differentiation")
     slopes, slopes_after, window = options.alibi_slopes, options.alibi_slopes_after, options.window
@@ -228,7 +237,7 @@ def attention_tangent(ctx: Any, dq: Any, dk: Any, dv: Any, dslopes: Any, dslopes
         return bias.masked_fill(~seen, float("-inf")), dbias
 
     return tangent_of((q, k, v), (dq, dk, dv), options.cu_seqlens_q, options.cu_seqlens_k, options.softmax_scale,
-                      options.softcap, bias_of)  # fmt: skip
+                      options.softcap, bias_of, (options.sinks, tangents.sinks))  # fmt: skip
 
 
 class _RefuseBackward(torch.autograd.Function):

@@ -66,6 +66,7 @@ class Options(NamedTuple):
     window_after: Annotated[int, "SymInt"] = 0
     """of keys after the query; 0: window; -1: no limit"""
     softcap: Annotated[Any, "float"] = 0.0
+    sinks: Annotated[Any, "Tensor?"] = None
 
 
 _TYPES: dict[str, str] = {
@@ -73,6 +74,8 @@ _TYPES: dict[str, str] = {
 }
 SCHEMA = ", ".join(f"{kind} {name}" for name, kind in _TYPES.items())
 TENSORS = [name for name, kind in _TYPES.items() if kind == "Tensor?"]
+PARAMETERS = ["alibi_slopes", "sinks"]
+"""The options that have a gradient."""
 
 
 def tensors_of(options: Options) -> list[Any]:

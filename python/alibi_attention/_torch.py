@@ -25,7 +25,7 @@ from ._derivatives import (
     without_gradient,
 )
 from ._kind import refuse_other_kinds
-from ._options import SCHEMA, TENSORS, Options, check_axes, floats_of, offsets_of, tensors_of, with_tensors
+from ._options import PARAMETERS, SCHEMA, TENSORS, Options, check_axes, floats_of, offsets_of, tensors_of, with_tensors
 
 _core.set_torch(torch)
 
@@ -33,7 +33,7 @@ _library = torch.library.Library("alibi", "DEF")
 _library.define(f"attention(Tensor q, Tensor k, Tensor v, {SCHEMA}) -> (Tensor, Tensor, Tensor, Tensor)")
 _library.define(
     "attention_backward(Tensor dout, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, Tensor kernel_lse, "
-    f"Tensor blocks, bool slopes_gradient, {SCHEMA}) -> (Tensor, Tensor, Tensor, Tensor)"
+    f"Tensor blocks, bool[] wanted, {SCHEMA}) -> (Tensor, Tensor, Tensor{', Tensor' * len(PARAMETERS)})"
 )
 
 
@@ -90,47 +90,48 @@ def _forward_fake(q: Tensor, k: Tensor, v: Tensor, *given: Any) -> tuple[Tensor,
     return _outputs(q, options)
 
 
-def _gradients(q: Tensor, k: Tensor, v: Tensor, slopes: Tensor | None, slopes_gradient: bool) -> tuple[Tensor, ...]:
-    dslopes = None
-    if slopes_gradient and slopes is not None:
-        dslopes = torch.zeros_like(slopes, memory_format=torch.contiguous_format)
+def _gradients(q: Tensor, k: Tensor, v: Tensor, options: Options, wanted: list[bool]) -> tuple[Tensor, ...]:
+    """New tensors for dq, dk and dv, and zeros for those of PARAMETERS that are wanted; the others are empty."""
     return (*(x.new_empty(x.shape) for x in (q, k, v)),
-            q.new_empty((0,), dtype=torch.float32) if dslopes is None else dslopes)  # fmt: skip
+            *(torch.zeros_like(getattr(options, name), memory_format=torch.contiguous_format) if of
+              else q.new_empty((0,), dtype=torch.float32) for name, of in zip(PARAMETERS, wanted, strict=True)))  # fmt: skip
+
+
+def _given(gradients: tuple[Tensor, ...], wanted: list[bool]) -> list[Tensor | None]:
+    """Those of PARAMETERS, as the library takes them."""
+    return [gradient if of else None for gradient, of in zip(gradients[3:], wanted, strict=True)]
 
 
 def _backward(
     dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, kernel_lse: Tensor, blocks: Tensor,
-    slopes_gradient: bool, *given: Any,
+    wanted: list[bool], *given: Any,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     _core.follow_torch_threads()
     options = _core_options(given)
-    result = _gradients(q, k, v, options.alibi_slopes, slopes_gradient)
+    result = _gradients(q, k, v, options, wanted)
     if dout.stride(-1) != 1:
         dout = dout.contiguous()
-    dq, dk, dv, dslopes = result
-    _core.attention_backward(dout, q, k, v, out, lse, kernel_lse, blocks, dq, dk, dv,
-                             dslopes if slopes_gradient else None, options)  # fmt: skip
+    _core.attention_backward(dout, q, k, v, out, lse, kernel_lse, blocks, *result[:3], *_given(result, wanted), options)
     return result
 
 
 def _backward_cuda(
     dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, kernel_lse: Tensor, blocks: Tensor,
-    slopes_gradient: bool, *given: Any,
+    wanted: list[bool], *given: Any,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     options = _torch_cuda.core_options(q, _core_options(given))
-    result = _gradients(q, k, v, Options(*given).alibi_slopes, slopes_gradient)
-    dslopes = result[3] if slopes_gradient else None
-    _torch_cuda.backward(dout, (q, k, v, out, lse, kernel_lse, blocks), result[:3], dslopes, options)
+    result = _gradients(q, k, v, Options(*given), wanted)
+    _torch_cuda.backward(dout, (q, k, v, out, lse, kernel_lse, blocks), result[:3], _given(result, wanted), options)
     return result
 
 
 def _backward_fake(
     dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, kernel_lse: Tensor, blocks: Tensor,
-    slopes_gradient: bool, *given: Any,
+    wanted: list[bool], *given: Any,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     options = Options(*given)
     _check_fake(q, k, v, options, dout=dout, out=out, lse=lse, kernel_lse=kernel_lse, blocks=blocks)
-    return _gradients(q, k, v, options.alibi_slopes, slopes_gradient)
+    return _gradients(q, k, v, options, wanted)
 
 
 def _autocast(device: str, key: Any) -> Any:
@@ -157,16 +158,19 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None
 
 def _differentiate(ctx: Any, dout: Tensor | None, dlse: Tensor | None, *_: Any) -> tuple[Any, ...]:
     check_gradients("attention", dlse)
-    others = (None,) * (len(Options._fields) - 1)
+    of_options: list[Any] = [None] * len(Options._fields)
     if dout is None:
-        return None, None, None, None, *others
+        return None, None, None, *of_options
     q, k, v, out, lse, kernel_lse, blocks, *tensors = ctx.saved_tensors
-    wanted, of_slopes_after = ctx.needs_input_grad[3:5]
-    if of_slopes_after:
+    needed = dict(zip(Options._fields, ctx.needs_input_grad[3:], strict=True))
+    if needed["alibi_slopes_after"]:
         raise _core.UsageError("[attention] alibi_slopes_after requires a gradient, which only alibi_slopes have")
-    dq, dk, dv, dslopes = _backward_operator(
+    wanted = [needed[name] for name in PARAMETERS]
+    dq, dk, dv, *gradients = _backward_operator(
         dout, q, k, v, out, lse, kernel_lse, blocks, wanted, *with_tensors(ctx.options, tensors))
-    return dq, dk, dv, dslopes if wanted else None, *others
+    for name, of, gradient in zip(PARAMETERS, wanted, gradients, strict=True):
+        of_options[Options._fields.index(name)] = gradient if of else None
+    return dq, dk, dv, *of_options
 
 
 _library.impl("attention", _forward, "CPU")
@@ -188,14 +192,14 @@ _is_any_autocast_enabled = torch._C._is_any_autocast_enabled
 _modes = torch._C._len_torch_dispatch_stack
 _tracing_state = torch._C._get_tracing_state
 _transform = torch._C._functorch.peek_interpreter_stack
-_SLOPES, _SLOPES_AFTER, _DROPOUT_P, _CU_SEQLENS_Q, _CU_SEQLENS_K = map(
-    Options._fields.index, ("alibi_slopes", "alibi_slopes_after", "dropout_p", "cu_seqlens_q", "cu_seqlens_k")
+_SLOPES, _SLOPES_AFTER, _DROPOUT_P, _CU_SEQLENS_Q, _CU_SEQLENS_K, _SINKS = map(
+    Options._fields.index, ("alibi_slopes", "alibi_slopes_after", "dropout_p", "cu_seqlens_q", "cu_seqlens_k", "sinks")
 )
 
 
-def _direct(q: Tensor, k: Tensor, v: Tensor, slopes: Any, slopes_after: Any) -> bool:
+def _direct(q: Tensor, k: Tensor, v: Tensor, slopes: Any, slopes_after: Any, sinks: Any) -> bool:
     """True if autograd, tracing, transforms, dispatch modes and autocast are all inactive for these tensors. Slopes are tensors,
-    arrays of NumPy, or None."""
+    arrays of NumPy, or None; the others are tensors or None."""
     if not (type(q) in _PLAIN and type(k) in _PLAIN and type(v) in _PLAIN):
         return False
     if _is_grad_enabled() and (
@@ -204,6 +208,7 @@ def _direct(q: Tensor, k: Tensor, v: Tensor, slopes: Any, slopes_after: Any) -> 
         or v.requires_grad
         or (slopes is not None and type(slopes) is not _ndarray and slopes.requires_grad)
         or (slopes_after is not None and slopes_after.requires_grad)
+        or (sinks is not None and sinks.requires_grad)
     ):
         return False
     return (
@@ -244,7 +249,7 @@ def ints_as_tensor(operation: str, name: str, given: Any) -> Tensor:
 
 
 def _as_tensors(operation: str, options: Options) -> Options:
-    """With slopes and offsets as tensors."""
+    """With slopes, sinks and offsets as tensors."""
     tensors = [
         None if given is None or name == "dropout_seed"
         else ints_as_tensor(operation, name, given) if name.startswith("cu_seqlens")
@@ -298,9 +303,10 @@ def attend(q: Tensor, k: Tensor, v: Tensor, options: tuple[Any, ...], return_lse
         return _dispatched(q, k, v, Options(*options), return_lse)
     slopes, dropout_p = options[_SLOPES], options[_DROPOUT_P]
     readable = slopes is None or type(slopes) is _ndarray or (type(slopes) is Tensor and slopes.dtype is _float32)
-    if not readable or not (options[_SLOPES_AFTER] is options[_CU_SEQLENS_Q] is options[_CU_SEQLENS_K] is None):
+    if not readable or not (options[_SLOPES_AFTER] is options[_CU_SEQLENS_Q] is options[_CU_SEQLENS_K] is options[_SINKS] is None):
         options = _as_tensors("attention", Options(*options))
-    if type(dropout_p) is float and not dropout_p and _direct(q, k, v, options[_SLOPES], options[_SLOPES_AFTER]):
+    biases = options[_SLOPES], options[_SLOPES_AFTER], options[_SINKS]
+    if type(dropout_p) is float and not dropout_p and _direct(q, k, v, *biases):
         if q.is_cpu:
             return _attention_result(q, k, v, options, return_lse)
         if q.is_cuda:
@@ -312,7 +318,8 @@ def attention_decode(q: Tensor, cache: _core.KvCache, options: Options, return_l
     operation = "attention_decode"
     refuse_other_kinds(operation, q=q)
     check_axes(tuple(q.shape))
-    refuse_derivatives(operation, q=q, alibi_slopes=options.alibi_slopes, alibi_slopes_after=options.alibi_slopes_after)
+    refuse_derivatives(operation, q=q, alibi_slopes=options.alibi_slopes, alibi_slopes_after=options.alibi_slopes_after,
+                       sinks=options.sinks)  # fmt: skip
     _core.follow_torch_threads()
     options = _as_tensors(operation, options)
     out = q.new_empty(q.shape)

@@ -60,13 +60,15 @@ def _aligned(x: Tensor) -> Tensor:
     return x.clone(memory_format=torch.contiguous_format)
 
 
-def backward(dout: Tensor, inputs: tuple[Tensor, ...], results: tuple[Tensor, ...], dslopes: Tensor | None,
+def backward(dout: Tensor, inputs: tuple[Tensor, ...], results: tuple[Tensor, ...], parameters: list[Tensor | None],
              options: Options) -> None:  # fmt: skip
-    """`inputs` are q, k, v, out, lse, kernel_lse and blocks; `results` are dq, dk and dv. Slopes may be on the CPU."""
+    """`inputs` are q, k, v, out, lse, kernel_lse and blocks; `results` are dq, dk and dv; `parameters` are the gradients of
+    PARAMETERS, which may be on the CPU."""
     q, k, v, out, lse, kernel_lse, blocks = inputs
     dq, dk, dv = results
     with _queue(q.device) as stream:
-        sums = None if dslopes is None else torch.zeros_like(dslopes, device=q.device)
-        _core.attention_backward(_aligned(dout), q, k, v, out, lse, kernel_lse, blocks, dq, dk, dv, sums, options, stream)
-        if dslopes is not None and sums is not None:
-            dslopes.copy_(sums)
+        sums = [None if x is None else torch.zeros_like(x, device=q.device) for x in parameters]
+        _core.attention_backward(_aligned(dout), q, k, v, out, lse, kernel_lse, blocks, dq, dk, dv, *sums, options, stream)
+        for parameter, total in zip(parameters, sums, strict=True):
+            if parameter is not None:
+                parameter.copy_(total)

@@ -33,7 +33,7 @@ float scale_of(nb::handle item, const char* operation) {
 
 AttentionOptions options_of(const nb::tuple& given, const char* operation, Batch batch) {
   const auto [slopes, slopes_after, causal, window, softmax_scale, dropout_p, dropout_seed, query_offset, cu_seqlens_q,
-              cu_seqlens_k, tolerance, window_after, softcap] = items<13>(given);
+              cu_seqlens_k, tolerance, window_after, softcap, sinks] = items<14>(given);
   AttentionOptions options;
   options.causal = flag(causal, operation, "causal");
   options.sliding_window = integer(window, operation, "window_size");
@@ -51,6 +51,14 @@ AttentionOptions options_of(const nb::tuple& given, const char* operation, Batch
   const int64_t sequences = options.cu_seqlens_q.empty() ? batch.size : std::ssize(options.cu_seqlens_q) - 1;
   options.alibi_slopes = slopes_of(slopes, operation, "alibi_slopes", sequences, batch.heads);
   options.alibi_slopes_after = slopes_of(slopes_after, operation, "alibi_slopes_after", sequences, batch.heads);
+  if (!sinks.is_none()) {
+    const Array values = Array::of_floats(sinks, operation, "sinks");
+    if (values.tensor.shape() != Shape{batch.heads}) {
+      throw UsageError("[" + std::string(operation) + "] sinks has shape " + to_string(values.tensor.shape()) +
+                       ", expected [" + std::to_string(batch.heads) + "], one for each head");
+    }
+    options.sinks = floats_of(values.tensor, operation, "sinks");
+  }
   return options;
 }
 

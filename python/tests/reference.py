@@ -4,7 +4,7 @@ import numpy as np
 
 
 def attention(q, k, v, slopes=None, causal=True, window_size=(-1, -1), scale=None, offset=None, slopes_after=None,
-              softcap=0.0):
+              softcap=0.0, sinks=None):
     """(out, lse) of [batch, length, heads, head_dim] arrays."""
     q, k, v = (np.asarray(x, np.float64) for x in (q, k, v))
     batch, queries, heads, head_dim = q.shape
@@ -33,6 +33,9 @@ def attention(q, k, v, slopes=None, causal=True, window_size=(-1, -1), scale=Non
     if left >= 0:
         seen &= distance <= left
     scores = np.where(seen, scores, -np.inf)
+    if sinks is not None:  # one more key, whose value is zero
+        column = np.broadcast_to(np.asarray(sinks, np.float64)[:, None, None], (batch, heads, queries, 1))
+        scores, v = np.concatenate([scores, column], -1), np.pad(v, ((0, 0), (0, 1), (0, 0), (0, 0)))
     largest = scores.max(-1, keepdims=True, initial=-np.inf)
     weights = np.exp(scores - np.where(np.isfinite(largest), largest, 0))
     total = weights.sum(-1, keepdims=True)

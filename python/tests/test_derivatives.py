@@ -87,6 +87,22 @@ def test_tangents_of_attention(case, mode):
     assert found[1][0].abs().max() > 0.1 and found[1][1].abs().max() > 0.1
 
 
+def test_tangents_of_sinks():
+    """A sink is a first key at which every score is the sink, and whose value is zero."""
+    q, k, v = (draw(1, 9, H, D, seed=i) for i in range(3))
+    sinks, dsinks = draw(H, seed=7), draw(H, seed=8)
+
+    def expected(q, k, v, sinks):
+        scores = SCALE * torch.einsum("bihd,bjhd->bhij", q, k).masked_fill(torch.ones(9, 9).triu(1) > 0, float("-inf"))
+        weights = torch.cat([scores, sinks[:, None, None].expand(1, H, 9, 1)], -1).softmax(-1)
+        return torch.einsum("bhij,bjhd->bihd", weights[..., :9], v)
+
+    given = (q, k, v, sinks), (draw(1, 9, H, D, seed=5), draw(1, 9, H, D, seed=6), draw(1, 9, H, D, seed=9), dsinks)
+    close(torch.func.jvp(lambda q, k, v, s: alibi.attention(q, k, v, sinks=s), *given), torch.func.jvp(expected, *given))
+    close(torch.func.grad(lambda s: alibi.attention(q, k, v, sinks=s).square().sum())(sinks),
+          torch.func.grad(lambda s: expected(q, k, v, s).square().sum())(sinks))  # fmt: skip
+
+
 def test_tangents_of_both_slopes_and_of_one_argument():
     q, k, v = (draw(1, 9, H, D, seed=i) for i in range(3))
     slopes, after = torch.tensor(alibi.slopes(H)), torch.tensor([0.1, 0.0, 0.5, 2.0])

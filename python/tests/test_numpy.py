@@ -32,7 +32,7 @@ def error(a, b):
 
 
 @pytest.mark.parametrize("causal", [True, False])
-@pytest.mark.parametrize("given", ["plain", "slopes", "per batch", "grouped", "window", "wider window", "offset", "scale", "after", "softcap"])
+@pytest.mark.parametrize("given", ["plain", "slopes", "per batch", "grouped", "window", "wider window", "offset", "scale", "after", "softcap", "sinks"])
 def test_matches_the_formula(given, causal):
     q, k, v = qkv(keys=90, kv_heads=2 if given == "grouped" else H)
     slopes = None if given == "plain" else alibi.slopes(H)
@@ -45,6 +45,8 @@ def test_matches_the_formula(given, causal):
         ours["window_size"] = theirs["window_size"] = (5, -1 if causal else 20)
     if given == "softcap":
         ours["softcap"] = theirs["softcap"] = 0.75
+    if given == "sinks":
+        ours["sinks"] = theirs["sinks"] = np.linspace(-3, 3, H).astype(np.float32)
     if given == "offset":
         ours["query_offset"] = theirs["offset"] = 5
     if given == "scale":
@@ -147,15 +149,15 @@ def test_dropout_is_a_function_of_its_seed():
 
 def test_cache_and_decoding():
     q, k, v = qkv(queries=50)
-    slopes = alibi.slopes(H)
-    whole = alibi.attention(q, k, v, alibi_slopes=slopes)
+    slopes, sinks = alibi.slopes(H), np.linspace(-3, 3, H)
+    whole = alibi.attention(q, k, v, alibi_slopes=slopes, sinks=sinks)
     cache = alibi.KvCache(2, H, D)
     cache.append(k[:, :40], v[:, :40])
     for i in range(40, 50):
         cache.append(k[:, i : i + 1], v[:, i : i + 1])
-        out, lse = alibi.attention_decode(q[:, i : i + 1], cache, alibi_slopes=slopes, return_lse=True)
+        out, lse = alibi.attention_decode(q[:, i : i + 1], cache, alibi_slopes=slopes, return_lse=True, sinks=sinks)
         assert error(out, whole[:, i : i + 1]) <= 3e-6
-        assert error(lse, reference.attention(q[:, : i + 1], k[:, : i + 1], v[:, : i + 1], slopes)[1][..., -1:]) <= 3e-5
+        assert error(lse, reference.attention(q[:, : i + 1], k[:, : i + 1], v[:, : i + 1], slopes, sinks=sinks)[1][..., -1:]) <= 3e-5
     assert len(cache) == 50 and np.array_equal(cache.keys(), k) and np.array_equal(cache.values(), v)
     cache.truncate(45)
     assert len(cache) == 45 and cache.nbytes > 0 and "keys=45" in repr(cache)
@@ -197,6 +199,8 @@ def test_errors_name_what_is_wrong():
         (lambda: alibi.attention(q[0], k, v), r"expected \[batch, length, heads, head_dim\]"),
         (lambda: alibi.attention(q, k, v, alibi_slopes=np.ones((H, 2))), "alibi_slopes has shape"),
         (lambda: alibi.attention(q, k, v, alibi_slopes=-alibi.slopes(H)), "slopes"),
+        (lambda: alibi.attention(q, k, v, sinks=np.ones((1, H))), r"sinks has shape \[1, 6\], expected \[6\]"),
+        (lambda: alibi.attention(q, k, v, sinks=[np.nan] * H), "sinks has nan"),
         (lambda: alibi.attention(q, k, v, softcap=-1.0), "softcap is -1"),
         (lambda: alibi.attention(q, k, v, window_size=7), "window_size is 7, expected"),
         (lambda: alibi.attention(q, k, v, window_size=(1, 2, 3)), "window_size is"),

@@ -96,11 +96,12 @@ def test_gradients_of_packed_sequences():
             assert_close(a, b, 1e-4)
 
 
-def arguments(q, k, v, s, tolerance=0.0, seed=None, offsets=None, softcap=0.0):
-    return (q, k, v, s, None, True, 0, 0.0, 0.25 if seed is not None else 0.0, seed, None, offsets, offsets, tolerance, 0, softcap)
+def arguments(q, k, v, s, tolerance=0.0, seed=None, offsets=None, softcap=0.0, sinks=None):
+    return (q, k, v, s, None, True, 0, 0.0, 0.25 if seed is not None else 0.0, seed, None, offsets, offsets, tolerance, 0, softcap,
+            sinks)
 
 
-@pytest.mark.parametrize("given", ["plain", "tolerance", "dropout", "packed", "no slopes", "softcap"])
+@pytest.mark.parametrize("given", ["plain", "tolerance", "dropout", "packed", "no slopes", "softcap", "sinks"])
 def test_opcheck(given):
     q, k, v = qkv(grad=True)
     s = None if given == "no slopes" else slopes().requires_grad_()
@@ -110,7 +111,8 @@ def test_opcheck(given):
         offsets = torch.tensor([0, 33, L], dtype=torch.int32)
     args = arguments(q, k, v, s, tolerance=1e-6 if given in ("tolerance", "packed") else 0.0,
                      seed=torch.tensor([7]) if given == "dropout" else None, offsets=offsets,
-                     softcap=0.75 if given == "softcap" else 0.0)  # fmt: skip
+                     softcap=0.75 if given == "softcap" else 0.0,
+                     sinks=torch.randn(H).requires_grad_() if given == "sinks" else None)  # fmt: skip
     torch.library.opcheck(torch.ops.alibi.attention.default, args)
 
 
@@ -287,6 +289,30 @@ def test_both_import_orders_give_the_same_bits_at_any_number_of_openmp_threads()
             )
     assert all(run.returncode == 0 for run in runs), [run.stderr[-500:] for run in runs]
     assert len({run.stdout for run in runs}) == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_sinks_are_a_key_without_a_value(dtype, compiled):
+    q, k, v = qkv(dtype, grad=True, kv_heads=2)
+    s, sinks = slopes().requires_grad_(), torch.tensor([0.5, -1.0, 3.0, float("-inf")][:H]).repeat(H)[:H].requires_grad_()
+    w = torch.randn(2, L, H, D)
+    attend = torch.compile(alibi.attention, fullgraph=True) if compiled else alibi.attention
+    out = attend(q, k, v, alibi_slopes=s, sinks=sinks)
+    wide, keys, values = (x.double().transpose(1, 2) for x in (q, k, v))
+    keys, values = (x.repeat_interleave(H // 2, 1) for x in (keys, values))
+    distance = torch.arange(L)[:, None] - torch.arange(L)[None]
+    scores = wide @ keys.transpose(2, 3) / D**0.5 - s.double()[:, None, None] * distance.abs()
+    scores = torch.cat([scores.masked_fill(distance < 0, float("-inf")),
+                        sinks.double()[:, None, None].expand(2, H, L, 1)], -1)  # fmt: skip
+    expected = (scores.softmax(-1)[..., :L] @ values).transpose(1, 2)
+    tolerance = 1e-4 if dtype == torch.float32 else 3e-2
+    assert_close(out, expected, tolerance)
+    found, wanted = (torch.autograd.grad((x.double() * w).sum(), (q, k, v, s, sinks)) for x in (out, expected))
+    for a, b in zip(found, wanted):
+        assert_close(a, b, tolerance)
+    with pytest.raises(ValueError, match=r"sinks has shape \[1\], expected"):
+        alibi.attention(q, k, v, sinks=torch.zeros(1))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])

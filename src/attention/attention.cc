@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "attention/bias_gradient.h"
 #include "attention/kernel.h"
 #include "attention/kernel_state.h"
 #include "attention/problem.h"
@@ -157,6 +158,7 @@ void attention_backward(const Tensor& dout, const Tensor& q, const Tensor& k, co
   }
   run_kernel("attention_backward", problem,
              [&](const Kernel& kernel) { return kernel.backward(problem, state, sums); });
+  kernels::add_sink_gradient(problem, state, sums);
 }
 
 }  // namespace alibi

@@ -32,4 +32,7 @@ class BiasGradients {
   std::vector<double> sums_;  ///< [parameters][heads], or [sequences][heads] if slopes_per_sequence
 };
 
+/// Adds the gradient of the sinks to sums.dsinks, unless it is null.
+void add_sink_gradient(const Problem& problem, const AttentionState& state, const BiasSums& sums);
+
 }  // namespace alibi::kernels

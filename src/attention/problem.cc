@@ -142,6 +142,14 @@ void set_options(const char* operation, const AttentionOptions& options, Problem
   check_usage(options.tolerance >= 0 && options.tolerance < 1, "[{}] tolerance is {}, expected 0 <= t < 1", operation,
               options.tolerance);
   problem.tolerance = options.tolerance;
+  check_usage(options.sinks.empty() || std::ssize(options.sinks) == problem.heads,
+              "[{}] sinks has {} numbers, expected {}, one for each head", operation, options.sinks.size(),
+              problem.heads);
+  for (const float sink : options.sinks) {
+    check_usage(sink < std::numeric_limits<float>::infinity(),
+                "[{}] sinks has {}, expected finite numbers, or -infinity for a head without a sink", operation, sink);
+  }
+  problem.sinks = options.sinks;
 }
 
 }  // namespace
@@ -265,8 +273,21 @@ BiasSums add_gradients(const char* operation, Problem& problem, const Tensor& do
                 count, name_of(problem.device));
     sums.dslopes = static_cast<float*>(dslopes.raw());
   }
-  const std::pair<const char*, const Tensor*> outputs[] = {
-      {"dq", &dq}, {"dk", &dk}, {"dv", &dv}, {"dtable", bias_gradients.dtable}, {"dslopes", bias_gradients.dslopes}};
+  if (bias_gradients.dsinks != nullptr) {
+    const Tensor& dsinks = *bias_gradients.dsinks;
+    check_usage(!problem.sinks.empty(), "[{}] dsinks is given, but sinks is not; set both or neither", operation);
+    check_usage(dsinks.defined() && dsinks.shape() == Shape{problem.heads} && dsinks.dtype() == DType::float32 &&
+                    dsinks.contiguous() && dsinks.device() == problem.device,
+                "[{}] dsinks has shape {}, expected a contiguous float32 [{}] on '{}'", operation, dsinks.shape(),
+                problem.heads, name_of(problem.device));
+    sums.dsinks = static_cast<float*>(dsinks.raw());
+  }
+  const std::pair<const char*, const Tensor*> outputs[] = {{"dq", &dq},
+                                                           {"dk", &dk},
+                                                           {"dv", &dv},
+                                                           {"dtable", bias_gradients.dtable},
+                                                           {"dslopes", bias_gradients.dslopes},
+                                                           {"dsinks", bias_gradients.dsinks}};
   const std::pair<const char*, const Tensor*> inputs[] = {
       {"dout", &dout}, {"q", &q}, {"k", &k}, {"v", &v}, {"out", &out}, {"state.lse", &state.lse}, {"state", &near}};
   for (const auto& [name, output] : outputs) {

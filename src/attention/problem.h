@@ -111,11 +111,16 @@ struct Problem {
   float tolerance = 0;
 
   std::shared_ptr<const Biases> biases;
+  std::vector<float> sinks;  ///< [heads], or empty without sinks
 
   const KeyPart* part = nullptr;  ///< set if k and v have only a part of the keys (key_part.h)
 
   int64_t group() const { return heads / kv_heads; }
   ScoreScale score_scale() const { return {scale, softcap}; }
+  /// The logit of a head's sink, which is -infinity if it has none.
+  float sink(int64_t head) const {
+    return sinks.empty() ? -std::numeric_limits<float>::infinity() : sinks[static_cast<size_t>(head)];
+  }
   bool has_table() const { return biases->table != nullptr; }
   /// Number of slopes that have a gradient of their own.
   int64_t dslopes_size() const {
@@ -167,6 +172,7 @@ struct Problem {
 struct BiasSums {
   float* dtable = nullptr;   ///< [rows of the table, heads], contiguous
   float* dslopes = nullptr;  ///< [heads], or [sequences * heads] if slopes_per_sequence
+  float* dsinks = nullptr;   ///< [heads]
 };
 
 /// Returns the table. Throws Error unless it is int32 [sequences, pages], contiguous, in the CPU's memory.

@@ -2,8 +2,8 @@
 //
 //   s_ij = f(scale q_i k_j') + bias(i - j)      p_ij = exp(s_ij) / sum_j exp(s_ij)      out_i = sum_j z_ij p_ij v_j
 //
-// over the keys j that row i sees; f(x) is x, or softcap tanh(x / softcap); z_ij is 0 where dropout removes a weight,
-// and 1 / (1 - dropout) elsewhere.
+// over the keys j that row i sees, and with a sink one more j, of which s is the sink and v is 0; f(x) is x, or softcap
+// tanh(x / softcap); z_ij is 0 where dropout removes a weight, and 1 / (1 - dropout) elsewhere.
 #include <cmath>
 #include <limits>
 
@@ -49,6 +49,7 @@ struct WeightRow {
   int64_t begin = 0;
   std::vector<double> p;
   std::vector<double> derivative;  ///< of each score by scale q k'
+  double of_sink = 0;              ///< p of the sink
   double lse = -std::numeric_limits<double>::infinity();
 };
 
@@ -60,7 +61,8 @@ WeightRow weights(const Problem& problem, const Sequence& sequence, const HeadBi
   WeightRow row{.begin = begin, .p = std::vector<double>(static_cast<size_t>(end - begin)), .derivative = {}};
   row.derivative.assign(row.p.size(), 1.0);
   std::vector<double> k;
-  double max = -std::numeric_limits<double>::infinity();
+  const auto sink = static_cast<double>(problem.sink(head));
+  double max = sink;
   for (int64_t j = begin; j < end; ++j) {
     const kernels::KeyRow at = problem.key_row(sequence, j);
     keys.load(at.batch, at.row, head / problem.group(), k);
@@ -71,10 +73,11 @@ WeightRow weights(const Problem& problem, const Sequence& sequence, const HeadBi
     if (problem.softcap > 0) row.derivative[n] = 1 - std::pow(capped / static_cast<double>(problem.softcap), 2);
     max = std::max(max, s);
   }
-  if (begin == end) return row;
-  double sum = 0;
+  if (begin == end && std::isinf(sink)) return row;
+  double sum = std::exp(sink - max);
   for (double& p : row.p) sum += p = std::exp(p - max);
   for (double& p : row.p) p /= sum;
+  row.of_sink = std::exp(sink - max) / sum;
   row.lse = max + std::log(sum);
   return row;
 }
@@ -132,6 +135,7 @@ void attention_backward_reference(const Tensor& dout, const Tensor& q, const Ten
   gradients.dv.assign(static_cast<size_t>(v.elements()), 0.0);
   gradients.dtable.assign(static_cast<size_t>(problem.has_table() ? biases.table->rows() * problem.heads : 0), 0.0);
   gradients.dslopes.assign(options.alibi_slopes.size(), 0.0);
+  gradients.dsinks.assign(options.sinks.size(), 0.0);
   const DoubleRows queries{problem.q, problem.dtype, problem.head_dim};
   const DoubleRows keys{problem.k, problem.dtype, problem.head_dim};
   const DoubleRows values{problem.v, problem.dtype, problem.head_dim};
@@ -159,6 +163,7 @@ void attention_backward_reference(const Tensor& dout, const Tensor& q, const Ten
         add_scaled(&gradients.dv[at(problem.keys, problem.kv_heads, problem.head_dim, b, key_row, head / group)],
                    keep * row.p[n], cotangent);
       }
+      if (!problem.sinks.empty()) gradients.dsinks[static_cast<size_t>(head)] -= row.of_sink * delta;
       double* dq = &gradients.dq[at(problem.queries, problem.heads, problem.head_dim, b, query_row, head)];
       for (size_t n = 0; n < row.p.size(); ++n) {
         const int64_t key_row = key_begin + static_cast<int64_t>(n);

@@ -165,6 +165,7 @@ AttentionOptions to_options(const char* operation, const alibi_attention_options
   result.sliding_window = options.sliding_window;
   result.sliding_window_after = options.sliding_window_after;
   result.softcap = options.softcap;
+  result.sinks = to_vector(operation, "sinks", options.sinks, options.sinks_count);
   result.dropout_p = options.dropout_p;
   result.dropout_seed = options.dropout_seed;
   result.tolerance = options.tolerance;

@@ -37,6 +37,8 @@ void expect_backward(const AttentionCase& c) {
       dslopes = Tensor({static_cast<int64_t>(c.options.alibi_slopes.size())});
       bias.dslopes = &dslopes;
     }
+    Tensor dsinks({c.heads});
+    if (!c.options.sinks.empty()) bias.dsinks = &dsinks;
     t.backward(c.options, bias);
     expect_close("dq", t.dq, expected.dq, plain.dq, floor, dp);
     expect_close("dk", t.dk, expected.dk, plain.dk, floor, dp);
@@ -44,11 +46,16 @@ void expect_backward(const AttentionCase& c) {
     // The allowed error of sums of many terms of either sign grows with the number of terms.
     const double terms =
         std::sqrt(static_cast<double>(c.batch * c.queries)) * (c.dtype == DType::float32 ? 2e-5 : 5e-2);
+    if (!c.options.sinks.empty()) {
+      EXPECT_LE(max_abs_diff(dsinks, expected.dsinks), terms);
+    }
     if (dtable.defined()) {
       EXPECT_TRUE(max_abs_diff(dtable, expected.dtable) <= terms);
     }
     if (dslopes.defined()) {
-      const double distance = static_cast<double>(std::min<int64_t>(c.keys, 300));
+      // Without a sink, distances count from the nearest key, because the gradients of a row's scores sum to zero.
+      const int64_t farthest = c.options.sinks.empty() ? 0 : std::abs(c.options.query_offset.value_or(0)) + c.queries;
+      const auto distance = static_cast<double>(std::max(farthest, std::min<int64_t>(c.keys, 300)));
       EXPECT_TRUE(max_abs_diff(dslopes, expected.dslopes) <= terms * distance)
           << max_abs_diff(dslopes, expected.dslopes) << " of " << max_abs(expected.dslopes);
     }
@@ -98,12 +105,13 @@ TEST(AttentionBackward, ManyChunksOfQueries) {
 /// The reference's gradients against central differences of its own output, with a random cotangent. Inputs lie on a
 /// grid of 2^-12, so that the steps are exact in float32; two step sizes cancel the leading error.
 TEST(AttentionBackwardReference, AgreesWithNumericalGradients) {
-  for (const int kind : {0, 1, 2, 3, 4, 5, 6}) {
+  for (const int kind : {0, 1, 2, 3, 4, 5, 6, 7}) {
     AttentionCase c{.batch = 2, .queries = 5, .keys = 6, .heads = 2, .kv_heads = 1, .head_dim = 3};
     c.options.causal = kind != 3 && kind != 5;
     c.options.query_offset = kind == 2 ? 0 : 1;
     if (kind == 1 || kind == 3) c.options.alibi_slopes = {0.5f, 0.25f};
-    if (kind == 6) {
+    if (kind >= 6) {
+      if (kind == 7) c.options.sinks = {0.5f, -1};
       c.options.softcap = 0.75f;
       c.options.alibi_slopes = {0.5f, 0.25f};
     }
@@ -139,6 +147,9 @@ TEST(AttentionBackwardReference, AgreesWithNumericalGradients) {
     if (!c.options.alibi_slopes.empty()) {
       EXPECT_LE(relative_diff(gradient(c.options.alibi_slopes.data(), 2), expected.dslopes), 1e-6);
     }
+    if (!c.options.sinks.empty()) {
+      EXPECT_LE(relative_diff(gradient(c.options.sinks.data(), 2), expected.dsinks), 1e-6);
+    }
     if (Tensor table = table_of(c.options); table.defined()) {
       for (int64_t i = 0; i < table.elements(); ++i) {
         table.data<float>()[i] = std::round(table.data<float>()[i] * 0x1p12f) * 0x1p-12f;
@@ -152,14 +163,19 @@ TEST(AttentionBackwardReference, AgreesWithNumericalGradients) {
 TEST(AttentionBackward, BiasGradientsAreAdded) {
   const AttentionCase c{.queries = 40, .keys = 40, .heads = 2, .kv_heads = 2};
   AttentionTensors t(c);
-  AttentionOptions options{.alibi_slopes = slopes(2)};
+  AttentionOptions options{.alibi_slopes = slopes(2), .sinks = {1, -1}};
   t.forward(options);
-  Tensor once({2}), twice({2});
-  t.backward(options, {.dslopes = &once});
-  t.backward(options, {.dslopes = &twice});
-  t.backward(options, {.dslopes = &twice});
-  for (int64_t i = 0; i < 2; ++i) EXPECT_EQ(twice.data<float>()[i], 2 * once.data<float>()[i]);
-  EXPECT_GT(max_abs(once.to_floats()), 0);
+  for (Tensor* AttentionBiasGradients::*const of :
+       {&AttentionBiasGradients::dslopes, &AttentionBiasGradients::dsinks}) {
+    Tensor once({2}), twice({2});
+    AttentionBiasGradients bias;
+    for (Tensor* const to : {&once, &twice, &twice}) {
+      bias.*of = to;
+      t.backward(options, bias);
+    }
+    for (int64_t i = 0; i < 2; ++i) EXPECT_EQ(twice.data<float>()[i], 2 * once.data<float>()[i]);
+    EXPECT_GT(max_abs(once.to_floats()), 0);
+  }
 }
 
 }  // namespace

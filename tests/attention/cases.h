@@ -25,12 +25,12 @@ struct AttentionCase {
         "batch {} queries {} keys {} heads {}/{} head_dim {} {} causal {} offset {} window {}+{} slopes {}+{} buckets "
         "{} "
         "distances {} "
-        "softcap {} dropout {} tolerance {} sequences {} seed {}",
+        "softcap {} sinks {} dropout {} tolerance {} sequences {} seed {}",
         batch, queries, keys, heads, kv_heads, head_dim, name_of(dtype), options.causal,
         options.query_offset.value_or(keys - queries), options.sliding_window, options.sliding_window_after,
         options.alibi_slopes.size(), options.alibi_slopes_after.size(), options.buckets.has_value(),
-        options.bias_by_distance ? options.bias_by_distance->size(0) : 0, options.softcap, options.dropout_p,
-        options.tolerance, options.cu_seqlens_q.size(), seed);
+        options.bias_by_distance ? options.bias_by_distance->size(0) : 0, options.softcap, options.sinks.size(),
+        options.dropout_p, options.tolerance, options.cu_seqlens_q.size(), seed);
   }
 };
 
@@ -87,6 +87,8 @@ inline std::vector<AttentionCase> cases_by_distance() {
   }
   return cases;
 }
+
+std::vector<float> random_sinks(int64_t heads, uint64_t seed);
 
 /// Random cases with every kind of bias, direction, offset, grouping and odd size; the same in every run.
 std::vector<AttentionCase> random_cases(int count, uint64_t seed);

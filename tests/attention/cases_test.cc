@@ -69,9 +69,19 @@ std::vector<AttentionCase> random_cases(int count, uint64_t seed) {
     if (!c.options.causal) c.options.sliding_window_after = pick(random, at, {0, 0, -1, 1, 30, 200});
     if (random.below(at++, 4) == 0) c.options.softmax_scale = 0.3f;
     if (random.below(at++, 4) == 0) c.options.softcap = static_cast<float>(pick(random, at, {1, 3, 30}));
+    // Of rows that are far from the keys, a sink has all the weight.
+    if (i % 3 == 0 && *c.options.query_offset < 1000) c.options.sinks = random_sinks(c.heads, c.seed);
     cases.push_back(c);
   }
   return cases;
+}
+
+std::vector<float> random_sinks(int64_t heads, uint64_t seed) {
+  const core::Random random(seed);
+  std::vector<float> sinks;
+  for (uint64_t h = 0; h < static_cast<uint64_t>(heads); ++h) sinks.push_back(8 * random.uniform(h) - 4);
+  if (heads > 2) sinks.back() = -std::numeric_limits<float>::infinity();
+  return sinks;
 }
 
 PlainResult plain_attention(const AttentionCase& c, const AttentionTensors& t, bool gradients) {
@@ -100,7 +110,15 @@ PlainResult plain_attention(const AttentionCase& c, const AttentionTensors& t, b
     const float after = options.alibi_slopes_after.empty() ? before : slope_of(options.alibi_slopes_after);
     const float infinity = std::numeric_limits<float>::infinity();
     const int64_t nearest = std::clamp<int64_t>(options.query_offset.value_or(c.keys - c.queries) + i, 0, c.keys - 1);
-    float max = -infinity;
+    // The scores of far rows are counted from their nearest key, and so is the sink.
+    const int64_t position = options.query_offset.value_or(c.keys - c.queries) + i;
+    const bool slides = !options.buckets && !options.bias_by_distance;
+    const float slope_beyond = position > nearest ? before : after;
+    const float beyond = slides && position != nearest && slope_beyond < infinity
+                             ? static_cast<float>(std::abs(position - nearest)) * slope_beyond
+                             : 0;
+    const float sink = options.sinks.empty() ? -infinity : options.sinks[static_cast<size_t>(h)] + beyond;
+    float max = sink;
     for (int64_t j = 0; j < c.keys; ++j) {
       const int64_t distance = options.query_offset.value_or(c.keys - c.queries) + i - j;
       float& s = p[static_cast<size_t>(j)];
@@ -130,7 +148,7 @@ PlainResult plain_attention(const AttentionCase& c, const AttentionTensors& t, b
       max = std::max(max, s);
     }
     if (max == -infinity) continue;
-    float sum = 0;
+    float sum = std::exp(sink - max);
     for (float& s : p) sum += s = std::exp(s - max);
     for (int64_t j = 0; j < c.keys; ++j) {
       float& weight = p[static_cast<size_t>(j)];
@@ -142,11 +160,16 @@ PlainResult plain_attention(const AttentionCase& c, const AttentionTensors& t, b
     }
     if (!gradients) continue;
     float delta = 0;
+    for (int64_t n = 0; n < c.head_dim && !options.sinks.empty(); ++n) {
+      // The weights of the keys do not sum to one, so its rounding does not cancel. Kernels have only the rounded
+      // output.
+      delta += dout[query_at + static_cast<size_t>(n)] * rounded(out[query_at + static_cast<size_t>(n)], c.dtype);
+    }
     for (int64_t j = 0; j < c.keys; ++j) {
       const auto y = static_cast<size_t>(j);
       if (p[y] == 0) continue;
       dp[y] = rounded(dot(&dout[query_at], &v[key_at(j)]), c.dtype);
-      delta += p[y] * dp[y];
+      if (options.sinks.empty()) delta += p[y] * dp[y];
     }
     for (int64_t j = 0; j < c.keys; ++j) {
       const auto y = static_cast<size_t>(j);

@@ -87,6 +87,9 @@ TEST(AttentionErrors, Options) {
   bad([](AttentionOptions& o) { o.sliding_window = -1; }, "sliding_window");
   bad([](AttentionOptions& o) { o.causal = false, o.sliding_window_after = -2; }, "sliding_window_after is -2");
   bad([](AttentionOptions& o) { o.sliding_window_after = 3; }, "sliding_window_after is 3, but causal");
+  bad([](AttentionOptions& o) { o.sinks = {1, 2, 3}; }, "sinks has 3 numbers, expected 4, one for each head");
+  bad([](AttentionOptions& o) { o.sinks = {1, 2, 3, std::nanf("")}; }, "sinks has nan");
+  bad([](AttentionOptions& o) { o.sinks = {1, 2, 3, INFINITY}; }, "sinks has inf");
   bad([](AttentionOptions& o) { o.softcap = -1; }, "softcap is -1");
   bad([](AttentionOptions& o) { o.softcap = std::nanf(""); }, "softcap");
   bad([](AttentionOptions& o) { o.softcap = 1e-9f; }, "softcap");

@@ -33,6 +33,29 @@ void expect_forward(const AttentionCase& c) {
   });
 }
 
+/// The log-sum-exp of a row far from the keys, whose biases are counted from its nearest key, is that of its sink.
+TEST(AttentionForward, SinksOfRowsFarFromTheKeys) {
+  AttentionCase c{.queries = 65, .keys = 65, .heads = 4, .kv_heads = 2};
+  c.options.alibi_slopes = slopes(4);
+  c.options.sinks = random_sinks(4, 1);
+  c.options.sinks.back() = 30000;
+  for (const bool causal : {true, false}) {
+    for (const int64_t offset : {1000000, -1000000}) {
+      if (causal && offset < 0) continue;
+      c.options.causal = causal;
+      c.options.query_offset = offset;
+      AttentionTensors t(c);
+      for_each_isa([&] {
+        t.forward(c.options);
+        for (int64_t i = 0; i < c.queries; ++i) EXPECT_EQ(t.out.slice(1, i, i + 1).clone().to_floats()[0], 0);
+        for (int64_t i = 0; i < 4 * c.queries; ++i) {
+          EXPECT_FLOAT_EQ(t.state.lse.data<float>()[i], c.options.sinks[static_cast<size_t>(i / c.queries)]);
+        }
+      });
+    }
+  }
+}
+
 TEST(AttentionForward, RandomCases) {
   for (const AttentionCase& c : random_cases(80, 1)) expect_forward(c);
 }

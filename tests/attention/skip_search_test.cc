@@ -39,6 +39,7 @@ class Search {
     if (chance(0.5)) c.options.query_offset = integer(0, c.keys - c.queries);
     if (chance(0.2)) c.options.sliding_window = integer(50, 400);
     if (chance(0.2)) c.options.softmax_scale = static_cast<float>(uniform(-1, 1));
+    if (c.seed % 4 == 0) c.options.sinks = random_sinks(c.heads, c.seed);
     if (capped) c.options.softcap = static_cast<float>(std::exp(uniform(std::log(0.1), std::log(30.0))));
     return c;
   }

@@ -13,7 +13,7 @@ enum { BATCH = 2, LENGTH = 70, HEADS = 4, KV_HEADS = 2, HEAD_DIM = 8 };
 enum { Q_SIZE = BATCH * LENGTH * HEADS * HEAD_DIM, K_SIZE = BATCH * LENGTH * KV_HEADS * HEAD_DIM };
 
 static float q[Q_SIZE], k[K_SIZE], v[K_SIZE], out[Q_SIZE], dout[Q_SIZE];
-static float slopes[HEADS];
+static float slopes[HEADS], sinks[HEADS] = {0.5f, -1.0f, 2.0f, -INFINITY};
 
 static void fill(float* values, size_t count, uint32_t seed) {
   for (size_t i = 0; i < count; ++i) {
@@ -31,12 +31,14 @@ static alibi_attention_options linear(void) {
   alibi_attention_options options = alibi_attention_options_default();
   options.alibi_slopes = slopes;
   options.alibi_slopes_count = HEADS;
+  options.sinks = sinks;
+  options.sinks_count = HEADS;
   return options;
 }
 
 /* out of one row, in double */
 static void reference_row(int b, int i, int h, double* result) {
-  double weights[LENGTH], max = -INFINITY, sum = 0;
+  double weights[LENGTH], max = (double)sinks[h], sum;
   const float* qi = q + ((b * LENGTH + i) * HEADS + h) * HEAD_DIM;
   for (int j = 0; j <= i; ++j) {
     const float* kj = k + ((b * LENGTH + j) * KV_HEADS + h / (HEADS / KV_HEADS)) * HEAD_DIM;
@@ -46,6 +48,7 @@ static void reference_row(int b, int i, int h, double* result) {
     if (weights[j] > max) max = weights[j];
   }
   for (int d = 0; d < HEAD_DIM; ++d) result[d] = 0;
+  sum = exp((double)sinks[h] - max);
   for (int j = 0; j <= i; ++j) sum += weights[j] = exp(weights[j] - max);
   for (int j = 0; j <= i; ++j) {
     const float* vj = v + ((b * LENGTH + j) * KV_HEADS + h / (HEADS / KV_HEADS)) * HEAD_DIM;
@@ -132,7 +135,7 @@ static void expect_gradient(float* at, float step, double gradient) {
 }
 
 static void test_backward(void) {
-  static float dq[Q_SIZE], dk[K_SIZE], dv[K_SIZE], dslopes[HEADS], lse[BATCH * HEADS * LENGTH];
+  static float dq[Q_SIZE], dk[K_SIZE], dv[K_SIZE], dslopes[HEADS], dsinks[HEADS], lse[BATCH * HEADS * LENGTH];
   const alibi_tensor tq = view(q, LENGTH, HEADS), tk = view(k, LENGTH, KV_HEADS), tv = view(v, LENGTH, KV_HEADS);
   const alibi_tensor to = view(out, LENGTH, HEADS), tdout = view(dout, LENGTH, HEADS);
   const alibi_tensor tdq = view(dq, LENGTH, HEADS), tdk = view(dk, LENGTH, KV_HEADS), tdv = view(dv, LENGTH, KV_HEADS);
@@ -146,13 +149,14 @@ static void test_backward(void) {
   EXPECT(alibi_attention_state_lse(state, lse, sizeof lse / sizeof *lse) == ALIBI_OK);
   EXPECT(isfinite(lse[0]) && lse[0] != 0);
   EXPECT(alibi_attention_state_blocks(state, &visited, &total) == ALIBI_OK && visited > 0 && visited <= total);
-  EXPECT(alibi_attention_backward(&tdout, &tq, &tk, &tv, &to, state, &options, &tdq, &tdk, &tdv, NULL, dslopes) ==
-         ALIBI_OK);
+  EXPECT(alibi_attention_backward(&tdout, &tq, &tk, &tv, &to, state, &options, &tdq, &tdk, &tdv, NULL, dslopes,
+                                  dsinks) == ALIBI_OK);
   alibi_attention_state_destroy(state);
   expect_gradient(q + Q_SIZE - 3, 0.01f, (double)dq[Q_SIZE - 3]);
   expect_gradient(k + 37, 0.01f, (double)dk[37]);
   expect_gradient(v + K_SIZE / 2, 0.01f, (double)dv[K_SIZE / 2]);
   expect_gradient(slopes + 3, 0.002f, (double)dslopes[3]);
+  expect_gradient(sinks + 2, 0.01f, (double)dsinks[2]);
 }
 
 /* As arrays and back, the state serves the backward pass to the same bits. */
@@ -177,10 +181,10 @@ static void test_saved_state(void) {
   EXPECT(alibi_attention_state_restore(restored, &tq, lse, kernel_lse, blocks, ((size_t)1 << 40) + 1) == ALIBI_ERROR);
   EXPECT(strstr(alibi_last_error(), "words is 1099511627777, expected alibi_attention_state_words()") != NULL);
   EXPECT(alibi_attention_state_restore(restored, &tq, lse, kernel_lse, blocks, words) == ALIBI_OK);
-  EXPECT(alibi_attention_backward(&tdout, &tq, &tk, &tv, &to, state, &options, &tdq, &tdk, &tdv, NULL, NULL) ==
+  EXPECT(alibi_attention_backward(&tdout, &tq, &tk, &tv, &to, state, &options, &tdq, &tdk, &tdv, NULL, NULL, NULL) ==
          ALIBI_OK);
-  EXPECT(alibi_attention_backward(&tdout, &tq, &tk, &tv, &to, restored, &options, &again, &tdk, &tdv, NULL, NULL) ==
-         ALIBI_OK);
+  EXPECT(alibi_attention_backward(&tdout, &tq, &tk, &tv, &to, restored, &options, &again, &tdk, &tdv, NULL, NULL,
+                                  NULL) == ALIBI_OK);
   EXPECT(memcmp(dq, dq_again, sizeof dq) == 0);
   alibi_attention_state_destroy(state);
   alibi_attention_state_destroy(restored);
@@ -237,8 +241,8 @@ static void test_errno(void) {
   KEEPS_ERRNO(alibi_attention_state_blocks(state, &visited, &total) == ALIBI_OK);
   KEEPS_ERRNO(alibi_attention_state_save(state, lse, kernel_lse, count, blocks, words) == ALIBI_OK);
   KEEPS_ERRNO(alibi_attention_state_restore(state, &tq, lse, kernel_lse, blocks, words) == ALIBI_OK);
-  KEEPS_ERRNO(alibi_attention_backward(&tdout, &tq, &tk, &tv, &to, state, &options, &tdq, &tdk, &tdv, NULL, NULL) ==
-              ALIBI_OK);
+  KEEPS_ERRNO(alibi_attention_backward(&tdout, &tq, &tk, &tv, &to, state, &options, &tdq, &tdk, &tdv, NULL, NULL,
+                                       NULL) == ALIBI_OK);
   for (size_t i = 0; i < count; ++i) far_lse[i] = lse[i] - 1000;
   KEEPS_ERRNO(alibi_attention_merge(&to, lse, &to, far_lse, &merged, lse) == ALIBI_OK);
   KEEPS_ERRNO(alibi_kv_cache_create(BATCH, KV_HEADS, HEAD_DIM, ALIBI_FLOAT32, &cache) == ALIBI_OK);

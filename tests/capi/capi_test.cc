@@ -172,7 +172,7 @@ TEST_F(CInterface, RunsOnADeviceInAStream) {
   ASSERT_EQ(alibi_attention_state_lse(state, lse.data(), 6), ALIBI_OK);
   const alibi_tensor dq_view = view(dq, 3), dk_view = view(dk, 5), dv_view = view(dv, 5);
   ASSERT_EQ(alibi_attention_backward(&out, &q, &k, &v, &out, state, &options, &dq_view, &dk_view, &dv_view, nullptr,
-                                     dslopes.data()),
+                                     dslopes.data(), nullptr),
             ALIBI_OK);
 
   const Tensor q_there = there(q_data), k_there = there(k_data), v_there = there(v_data);
@@ -201,7 +201,7 @@ TEST_F(CInterface, RunsOnADeviceInAStream) {
   ASSERT_EQ(alibi_attention_state_restore(state, &q, lse_there.data(), kernel_lse.data(), blocks.data(), words),
             ALIBI_OK);
   ASSERT_EQ(alibi_attention_backward(&out_at, &q_at, &k_at, &v_at, &out_at, state, &options, &dq_at, &dk_at, &dv_at,
-                                     nullptr, static_cast<float*>(dslopes_there.raw())),
+                                     nullptr, static_cast<float*>(dslopes_there.raw()), nullptr),
             ALIBI_OK)
       << alibi_last_error();
   alibi_attention_state_destroy(state);
@@ -288,6 +288,10 @@ TEST_F(CInterface, EveryOptionReachesTheKernel) {
        [](C& c, AttentionOptions& o) {
          c.bidirectional = 1, o.causal = false, c.sliding_window_after = o.sliding_window_after = 9;
        }},
+      {"sinks",
+       [&](C& c, AttentionOptions& o) {
+         c.sinks = others, c.sinks_count = 2, o.sinks = {others, others + 2};
+       }},
       {"softcap", [](C& c, AttentionOptions& o) { c.softcap = o.softcap = 0.5f; }},
       {"slopes of each sequence",
        [&](C& c, AttentionOptions& o) {
@@ -363,21 +367,29 @@ TEST_F(CInterface, KeysInPages) {
 TEST_F(CInterface, BackwardNeedsItsState) {
   std::vector<float> dq_data(24), dk_data(40), dv_data(40), extra(64);
   const alibi_tensor dq = view(dq_data, 3), dk = view(dk_data, 5), dv = view(dv_data, 5);
-  expect_refused(alibi_attention_backward(&out, &q, &k, &v, &out, nullptr, nullptr, &dq, &dk, &dv, nullptr, nullptr),
-                 "[alibi_attention_backward] state is null");
+  expect_refused(
+      alibi_attention_backward(&out, &q, &k, &v, &out, nullptr, nullptr, &dq, &dk, &dv, nullptr, nullptr, nullptr),
+      "[alibi_attention_backward] state is null");
   alibi_attention_state* state = nullptr;
   ASSERT_EQ(alibi_attention_state_create(&state), ALIBI_OK);
-  expect_refused(alibi_attention_backward(&out, &q, &k, &v, &out, state, nullptr, &dq, &dk, &dv, nullptr, nullptr),
-                 "state");
+  expect_refused(
+      alibi_attention_backward(&out, &q, &k, &v, &out, state, nullptr, &dq, &dk, &dv, nullptr, nullptr, nullptr),
+      "state");
   ASSERT_EQ(alibi_attention(&q, &k, &v, nullptr, &out, state), ALIBI_OK);
-  EXPECT_EQ(alibi_attention_backward(&out, &q, &k, &v, &out, state, nullptr, &dq, &dk, &dv, nullptr, nullptr),
+  EXPECT_EQ(alibi_attention_backward(&out, &q, &k, &v, &out, state, nullptr, &dq, &dk, &dv, nullptr, nullptr, nullptr),
             ALIBI_OK);
-  expect_refused(alibi_attention_backward(&out, &q, &k, &v, &out, state, nullptr, &dq, &dk, &dv, extra.data(), nullptr),
-                 "dbuckets is given");
-  expect_refused(alibi_attention_backward(&out, &q, &k, &v, &out, state, nullptr, &dq, &dk, &dv, nullptr, extra.data()),
-                 "dslopes is given");
-  expect_refused(alibi_attention_backward(&out, &q, &k, &v, &out, state, nullptr, &dk, &dk, &dv, nullptr, nullptr),
-                 "dq has shape");
+  expect_refused(
+      alibi_attention_backward(&out, &q, &k, &v, &out, state, nullptr, &dq, &dk, &dv, extra.data(), nullptr, nullptr),
+      "dbuckets is given");
+  expect_refused(
+      alibi_attention_backward(&out, &q, &k, &v, &out, state, nullptr, &dq, &dk, &dv, nullptr, extra.data(), nullptr),
+      "dslopes is given");
+  expect_refused(
+      alibi_attention_backward(&out, &q, &k, &v, &out, state, nullptr, &dq, &dk, &dv, nullptr, nullptr, extra.data()),
+      "dsinks is given");
+  expect_refused(
+      alibi_attention_backward(&out, &q, &k, &v, &out, state, nullptr, &dk, &dk, &dv, nullptr, nullptr, nullptr),
+      "dq has shape");
   int32_t blocks = 0;
   expect_refused(alibi_attention_state_restore(state, &q, extra.data(), extra.data(), &blocks, SIZE_MAX),
                  "words is 18446744073709551615, expected alibi_attention_state_words()");

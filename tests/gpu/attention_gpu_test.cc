@@ -125,6 +125,7 @@ std::vector<AttentionCase> gpu_cases(DType dtype) {
     c.dtype = dtype;
     c.head_dim = head_dims[i % std::size(head_dims)];
     c.options.softcap = 0;
+    c.options.sinks.clear();
     c.options.sliding_window_after = 0;
     if (c.options.buckets) {
       c.options.buckets.reset();

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
 #include <mutex>
@@ -23,10 +24,29 @@ Tensor rows_of(const Tensor& tensor, const SequenceShard& shard) {
   return tensor.slice(1, shard.first, shard.first + shard.rows);
 }
 
+/// Zeros for the gradients of the bias that a call has.
+struct BiasTensors {
+  BiasTensors() = default;
+  explicit BiasTensors(const AttentionOptions& options) {
+    const Tensor table = test::table_of(options);
+    if (table.defined()) dtable = Tensor(table.shape());
+    if (!options.alibi_slopes.empty()) dslopes = Tensor({std::ssize(options.alibi_slopes)});
+    if (!options.sinks.empty()) dsinks = Tensor({std::ssize(options.sinks)});
+  }
+  std::array<Tensor*, 3> all() { return {&dtable, &dslopes, &dsinks}; }
+  AttentionBiasGradients gradients() {
+    const auto given = [](Tensor& tensor) { return tensor.defined() ? &tensor : nullptr; };
+    return {.dtable = given(dtable), .dslopes = given(dslopes), .dsinks = given(dsinks)};
+  }
+
+  Tensor dtable, dslopes, dsinks;
+};
+
 struct Outcome {
   std::vector<int64_t> visited;                        ///< block pairs of each rank
   std::vector<int64_t> forward_bytes, backward_bytes;  ///< that each rank sent
-  Tensor out, lse, dq, dk, dv, dtable, dslopes;
+  Tensor out, lse, dq, dk, dv;
+  BiasTensors bias;
 
   double balance() const {
     double sum = 0, most = 0;
@@ -37,17 +57,6 @@ struct Outcome {
     return sum / static_cast<double>(visited.size()) / most;
   }
 };
-
-AttentionBiasGradients gradients_of(Tensor& dtable, Tensor& dslopes) {
-  return {.dtable = dtable.defined() ? &dtable : nullptr, .dslopes = dslopes.defined() ? &dslopes : nullptr};
-}
-
-/// Zeros for the gradients of the bias that a call has.
-void prepare_bias_gradients(const AttentionOptions& options, Tensor& dtable, Tensor& dslopes) {
-  const Tensor table = test::table_of(options);
-  if (table.defined()) dtable = Tensor(table.shape());
-  if (!options.alibi_slopes.empty()) dslopes = Tensor({std::ssize(options.alibi_slopes)});
-}
 
 Outcome over_ranks(int ranks, const AttentionCase& c, const AttentionTensors& t, bool backward = true) {
   Outcome result;
@@ -73,16 +82,16 @@ Outcome over_ranks(int ranks, const AttentionCase& c, const AttentionTensors& t,
                   result.lse.data<float>() + row * c.queries + shard.first);
     }
     if (!backward) return;
-    Tensor dtable, dslopes;
-    prepare_bias_gradients(c.options, dtable, dslopes);
+    BiasTensors bias(c.options);
     attention_over_ranks_backward(over, c.queries, rows_of(t.dout, shard), q, k, v, out, state, c.options, dq, dk, dv,
-                                  gradients_of(dtable, dslopes));
+                                  bias.gradients());
     result.backward_bytes[here] = group.bytes_sent() - result.forward_bytes[here];
     const std::lock_guard lock(mutex);
-    for (const auto& [part, sum] : {std::pair{&dtable, &result.dtable}, {&dslopes, &result.dslopes}}) {
+    for (size_t i = 0; i < bias.all().size(); ++i) {
+      Tensor *const part = bias.all()[i], *const sum = result.bias.all()[i];
       if (!part->defined()) continue;
       if (!sum->defined()) *sum = Tensor(part->shape());
-      for (int64_t i = 0; i < sum->elements(); ++i) sum->data<float>()[i] += part->data<float>()[i];
+      for (int64_t n = 0; n < sum->elements(); ++n) sum->data<float>()[n] += part->data<float>()[n];
     }
   });
   return result;
@@ -142,16 +151,16 @@ AttentionCase random_case(uint64_t seed) {
         options.alibi_slopes_after.push_back(below(3) == 0 ? std::numeric_limits<float>::infinity() : steep());
       }
   }
+  if (below(4) == 0) options.sinks = test::random_sinks(c.heads, seed);
   return c;
 }
 
 void expect_as_one_process(const AttentionCase& c, AttentionTensors& t, int ranks) {
   SCOPED_TRACE(fmt::format("{} ranks, {}", ranks, c.name()));
   t.forward(c.options);
-  Tensor dtable, dslopes;
-  prepare_bias_gradients(c.options, dtable, dslopes);
-  t.backward(c.options, gradients_of(dtable, dslopes));
-  const Outcome found = over_ranks(ranks, c, t);
+  BiasTensors bias(c.options);
+  t.backward(c.options, bias.gradients());
+  Outcome found = over_ranks(ranks, c, t);
   EXPECT_TRUE(test::same_bits(found.out, t.out));
   EXPECT_TRUE(test::same_bits(found.lse, t.state.lse));
   int64_t visited = 0;
@@ -162,9 +171,9 @@ void expect_as_one_process(const AttentionCase& c, AttentionTensors& t, int rank
   EXPECT_LE(test::relative_diff(found.dq, test::doubles(t.dq)), limit) << "dq";
   EXPECT_LE(test::relative_diff(found.dk, test::doubles(t.dk)), limit) << "dk";
   EXPECT_LE(test::relative_diff(found.dv, test::doubles(t.dv)), limit) << "dv";
-  for (const auto& [sum, expected] : {std::pair{&found.dtable, &dtable}, {&found.dslopes, &dslopes}}) {
-    if (!expected->defined()) continue;
-    EXPECT_LE(test::relative_diff(*sum, test::doubles(*expected)), 2e-5) << "bias";
+  for (size_t i = 0; i < bias.all().size(); ++i) {
+    if (!bias.all()[i]->defined()) continue;
+    EXPECT_LE(test::relative_diff(*found.bias.all()[i], test::doubles(*bias.all()[i])), 2e-5) << "bias " << i;
   }
 }
 

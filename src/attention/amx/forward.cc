@@ -58,6 +58,8 @@ class Forward {
         key_blocks_((plan_.keys + block_rows - 1) / block_rows),
         skip_(problem, plan_, keys.bounds()),
         mask_(problem.dropout_seed, sequence_.batch, task.head),
+        sink_(problem.sink(task.head) * std::numbers::log2e_v<float>),
+        has_sink_(std::isfinite(problem.sink(task.head))),
         workspace_(Workspace::take(static_cast<size_t>(floats_needed()))),
         ramps_(plan_, workspace_.part(Ramps::floats)),
         scores_(workspace_.part(item_blocks * block_floats)),
@@ -159,19 +161,20 @@ class Forward {
         source_at(problem_.q, sequence_.batch, sequence_.query_begin + q.row, plan_.head, q.rows, problem_.head_dim);
     pack_columns(source, q.queries);
     const float longest = row_norms(source, q.norms);
-    q.safe = sums_fit_ && std::fabs(plan_.factor) * longest * keys_.longest + plan_.largest_bias <= safe_score;
-    const __m512 reference = _mm512_set1_ps(q.safe ? 0.0f : -HUGE_VALF);
-    const Lanes zero = {_mm512_setzero_ps(), _mm512_setzero_ps()};
-    store_lanes(q.sum, zero);
-    store_lanes(q.rounded, zero);
+    q.safe = sums_fit_ && std::fabs(plan_.factor) * longest * keys_.longest + plan_.largest_bias <= safe_score &&
+             (!has_sink_ || std::fabs(sink_) <= safe_score);
+    const __m512 reference = _mm512_set1_ps(q.safe ? 0.0f : has_sink_ ? sink_ : -HUGE_VALF);
+    const __m512 sum = _mm512_set1_ps(!has_sink_ ? 0.0f : q.safe ? std::exp2(sink_) : 1.0f);
+    store_lanes(q.sum, {sum, sum});
+    store_lanes(q.rounded, {sum, sum});
     store_lanes(q.max, {reference, reference});
     if (!skip_.active()) return;
     skip_.measure_queries(problem_, q.row, q.rows, q.norms, q.products, q.shares, q.levels);
     // The rule applies before the first key is read, since every row sees the key at its own position.
-    alignas(64) float sum[block_rows], least[block_rows];
+    alignas(64) float of_key[block_rows], least[block_rows];
     skip_.least_scores(q.norms, q.products, keys_.longest, least);
-    store_lanes(sum, {_mm512_set1_ps(1.0f), _mm512_set1_ps(1.0f)});
-    narrow(q, sum, least);
+    store_lanes(of_key, {_mm512_set1_ps(1.0f), _mm512_set1_ps(1.0f)});
+    narrow(q, of_key, least);
   }
 
   /// Computes the dropout draws of all query blocks and of all keys that at least one query block visits.
@@ -265,8 +268,12 @@ class Forward {
       take_maximum(scores, factor, _mm512_set1_ps(bases[b - item.begin]), max);
     }
     store_lanes(q.max, max);
-    if (q.right - q.left > item.end - item.begin) {
-      rescale(q, {exp2_of(_mm512_sub_ps(before.low, max.low)), exp2_of(_mm512_sub_ps(before.high, max.high))});
+    const bool first = q.right - q.left == item.end - item.begin;
+    if (!first || has_sink_) {
+      const Lanes by = {exp2_of(_mm512_sub_ps(before.low, max.low)), exp2_of(_mm512_sub_ps(before.high, max.high))};
+      multiply_lanes(q.sum, by);
+      multiply_lanes(q.rounded, by);
+      if (!first) rescale(q, by);
     }
     for (int64_t b = 0; b < item.end - item.begin; ++b) {
       const __m512 base = _mm512_set1_ps(bases[b]);
@@ -276,8 +283,6 @@ class Forward {
   }
 
   void rescale(QueryState& q, const Lanes& by) {
-    multiply_lanes(q.sum, by);
-    multiply_lanes(q.rounded, by);
     for (int64_t row = 0; row < steps_ * block_floats; row += 16) {
       const __m512 scale = row / tile_floats % 2 == 0 ? by.low : by.high;
       _mm512_store_ps(q.out + row, _mm512_mul_ps(_mm512_load_ps(q.out + row), scale));
@@ -310,6 +315,8 @@ class Forward {
   int64_t key_blocks_;
   SkipRule skip_;
   DropoutMask mask_;
+  float sink_;  ///< in log2 units
+  bool has_sink_;
   Workspace workspace_;
   Ramps ramps_;
   float* scores_;

@@ -57,7 +57,8 @@ class Bias {
   virtual int64_t parameters() const = 0;
   /// Adds the gradients of scores at the distances first, first + 1, ... to the sums of the parameters. A bias that
   /// slides may be counted from `nearest`, the distance of the key that is nearest to the row: any number that is the
-  /// same for all keys of a row gives the same sum, because the gradients of the row's scores sum to zero.
+  /// same for all keys of a row gives the same sum, because the gradients of the row's scores sum to zero. With a sink
+  /// they do not, and `nearest` is 0.
   virtual void add_gradient(int64_t first, int64_t nearest, std::span<const double> dscores, double* sums) const = 0;
 };
 

@@ -77,6 +77,7 @@ std::string refusal(const Problem& problem) {
   constexpr int64_t most_columns = 256, most_blocks = std::numeric_limits<int32_t>::max();
   constexpr float least_scale = 0x1p-60f, most_scale = 0x1p60f;
   if (problem.softcap != 0) return fmt::format("softcap is {}, expected 0", problem.softcap);
+  if (!problem.sinks.empty()) return "sinks is set, expected none";
   if (problem.page_rows != 0) return "block_table is set, expected contiguous keys";
   if (problem.window_before != problem.window_after) return "sliding_window_after is set, expected equal windows";
   if (problem.biases->slopes_per_sequence && std::ssize(problem.sequences) != problem.batch) {

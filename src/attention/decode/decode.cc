@@ -110,6 +110,13 @@ class Decode {
   void visit_units();
   void merge(AttentionState* state) const;
   void merge_row(const Group& group, size_t row, AttentionState* state) const;
+  int64_t query_head_of(const Group& group, size_t row) const {
+    return group.head_begin + static_cast<int64_t>(row) / group.queries;
+  }
+  /// In log2 units.
+  double sink_of(const Group& group, size_t row) const {
+    return static_cast<double>(problem_.sink(query_head_of(group, row))) * std::numbers::log2e;
+  }
   void count_blocks(AttentionStats& stats) const;
 
   const Problem& problem_;
@@ -224,7 +231,10 @@ void Decode::limit_rows(const Group& group, const DecodePartial* partials) {
   decode_arrange(centre.data(), stride_, dtype_);  // like the queries
   for (size_t r = 0; r < group.rows; ++r) {
     DecodeRow& row = rows_[group.first_row + r];
-    const double budget = tolerance * partials[r].sum;
+    constexpr double most_weight = 0x1p512;  // of a sink; the rule is for finite sums
+    const bool has_keys = std::isfinite(partials[r].max);
+    const double of_sink = has_keys ? std::min(std::exp2(sink_of(group, r) - partials[r].max), most_weight) : 0;
+    const double budget = tolerance * (partials[r].sum + of_sink);
     const auto rule = [&] {
       const DecodeSkip::Scores scores(row.q, centre.data(), stride_, problem_.score_scale());
       return DecodeSkip(*cache_, head, scores, problem_.score_scale(), row.bias, row.position, partials[r].max, budget);
@@ -308,8 +318,11 @@ void Decode::merge_row(const Group& group, size_t row, AttentionState* state) co
     for (size_t u = 0; u < group.units; ++u) body(far_->all[units_[group.first_unit + u].first_partial + row]);
   };
   constexpr double nothing = -std::numeric_limits<double>::infinity();
-  double max = nothing, sum = 0;
+  const int64_t head = query_head_of(group, row);
+  const double sink = sink_of(group, row);
+  double max = sink;
   for_each_partial([&](const DecodePartial& partial) { max = std::max(max, partial.max); });
+  double sum = max == nothing ? 0 : std::exp2(sink - max);
   std::vector<double> out(static_cast<size_t>(problem_.head_dim), 0.0);
   for_each_partial([&](const DecodePartial& partial) {
     const double weight = partial.max == nothing ? 1 : std::exp2(partial.max - max);
@@ -318,7 +331,6 @@ void Decode::merge_row(const Group& group, size_t row, AttentionState* state) co
   });
   // The output of a row that sees no key is zero. NaN remains NaN.
   const double share = sum == 0 ? 0 : 1 / sum;
-  const int64_t head = group.head_begin + static_cast<int64_t>(row) / group.queries;
   const Sequence& sequence = sequence_of(group);
   const int64_t query = sequence.query_begin + group.query_begin + static_cast<int64_t>(row) % group.queries;
   for (int64_t d = 0; d < problem_.head_dim; ++d) {

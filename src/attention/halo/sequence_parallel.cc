@@ -7,6 +7,7 @@
 #include <limits>
 #include <utility>
 
+#include "attention/bias_gradient.h"
 #include "attention/halo/exchange.h"
 #include "attention/halo/reach.h"
 #include "attention/kernel.h"
@@ -266,6 +267,7 @@ void attention_over_ranks_backward(const SequenceRanks& ranks, int64_t length, c
       // and their gradients go nowhere.
       kernels::vector_kernel().backward(problem, local, sums);
     }
+    kernels::add_sink_gradient(problem, local, sums);
   }
   Rows own = {layout.shard(ranks, ranks.rank), dk, dv};
   give_back(ranks, layout, needs, gradients, own);

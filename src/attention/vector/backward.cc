@@ -104,7 +104,8 @@ void softmax_gradient(const Problem& problem, const Sequence& sequence, int64_t 
 }
 
 /// Sums the tile's dscores by distance, and adds these sums to the gradient of the bias.
-void add_bias_gradient(const QueryBlock& block, int64_t count, const TileBuffers& tile, BiasGradient& gradient) {
+void add_bias_gradient(const QueryBlock& block, int64_t count, bool has_sink, const TileBuffers& tile,
+                       BiasGradient& gradient) {
   const Floats f;
   constexpr int64_t parts = 4;  // neighbouring rows overlap, so they are added to different arrays
   HWY_ALIGN float by_distance[parts][TileBiases::size] = {};
@@ -114,7 +115,8 @@ void add_bias_gradient(const QueryBlock& block, int64_t count, const TileBuffers
       hn::StoreU(hn::Add(hn::LoadU(f, at), hn::Load(f, tile.dscores + y * query_rows + c)), f, at);
     }
   }
-  const int64_t nearest = std::min(block.nearest(0), block.nearest(block.rows - 1));
+  // With a sink, the gradients of a row's scores do not sum to zero.
+  const int64_t nearest = has_sink ? 0 : std::min(block.nearest(0), block.nearest(block.rows - 1));
   double sums[TileBiases::size - 1];
   for (int64_t r = 0; r < TileBiases::size - 1; ++r) {
     sums[r] = static_cast<double>((by_distance[0][r] + by_distance[1][r]) + (by_distance[2][r] + by_distance[3][r]));
@@ -147,7 +149,7 @@ void fold(const Problem& problem, const Sequence& sequence, int64_t key, int64_t
   multiply<Left::rows>(tile.values, stride, block.dout_lanes, query_rows, queries.rows,
                        KeysByLanes{seen, problem.head_dim}, tile.prefetcher, Store{tile.dscores, query_rows});
   softmax_gradient(problem, sequence, key, seen, block, tile);
-  if (gradient != nullptr) add_bias_gradient(queries, count, tile, *gradient);
+  if (gradient != nullptr) add_bias_gradient(queries, count, !problem.sinks.empty(), tile, *gradient);
   if (tile.derivatives != nullptr) multiply_derivatives(seen, tile);
   multiply<Left::rows>(tile.weights, query_rows, block.dout, stride, problem.head_dim, SumsOfLanes{seen},
                        tile.prefetcher, Add{dv, stride});

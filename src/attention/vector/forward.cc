@@ -32,8 +32,8 @@ struct Running {
   QueryBlock block;
   float* queries;                    ///< [head_dim][query_rows]
   float* out;                        ///< [head_dim][query_rows]: sum of exp2(score - max) v
-  float* max;                        ///< maximum of the scores so far, in log2 units; starts at -infinity
-  float* sum;                        ///< sum of exp2(score - max)
+  float* max;                        ///< maximum of the scores so far, in log2 units; starts at the sink or -infinity
+  float* sum;                        ///< sum of exp2(score - max), with that of the sink
   float* sum_low;                    ///< rounding error of sum
   float *norms, *products, *shares;  ///< of the queries, for the skip rule
   WeightBounds::Head keys;           ///< for the skip rule
@@ -97,6 +97,12 @@ void fold(const Problem& problem, const Sequence& sequence, int64_t key, int64_t
                           tile.prefetcher, Add{running.out, query_rows});
 }
 
+/// What is left out of a row's biases: they are counted from the row's nearest key. 0 if it does not see that key.
+double shift_of(const QueryBlock& block, int64_t x) {
+  const int64_t distance = block.position + x < 0 ? -block.nearest(x) : block.nearest(x);
+  return distance != 0 && block.bias.sees(distance) ? block.bias->precise_at(distance) : 0.0;
+}
+
 /// Divides by the sums and writes the block's rows and log-sum-exps.
 void write_rows(const Problem& problem, const Sequence& sequence, int64_t stride, float* rows, const Running& running,
                 AttentionState* state) {
@@ -111,8 +117,7 @@ void write_rows(const Problem& problem, const Sequence& sequence, int64_t stride
     if (state == nullptr) continue;
     const int64_t at = (sequence.batch * problem.heads + block.head) * problem.queries + query_row;
     const double near = (static_cast<double>(running.max[x]) + std::log2(sum)) * std::numbers::ln2;
-    const int64_t nearest = block.nearest(x);
-    const double shift = nearest > 0 ? block.bias->precise_at(block.position + x < 0 ? -nearest : nearest) : 0.0;
+    const double shift = shift_of(block, x);
     core::state_of(state->kernel).lse.data<float>()[at] = static_cast<float>(near);
     state->lse.data<float>()[at] = static_cast<float>(near + shift);
   }
@@ -194,6 +199,14 @@ class Task {
     std::fill_n(running.max, query_rows, -std::numeric_limits<float>::infinity());
     std::fill_n(running.sum, query_rows, 0.0f);
     std::fill_n(running.sum_low, query_rows, 0.0f);
+    const float sink = problem_.sink(block.head);
+    for (int64_t x = 0; x < block.rows && std::isfinite(sink); ++x) {
+      const double score = (static_cast<double>(sink) - shift_of(block, x)) * std::numbers::log2e;
+      running.max[x] = static_cast<float>(score);
+      const double rounding = std::exp2(score - static_cast<double>(running.max[x]));  // of a large number
+      running.sum[x] = static_cast<float>(rounding);
+      running.sum_low[x] = static_cast<float>(rounding - static_cast<double>(running.sum[x]));
+    }
     if (bounds_ != nullptr) measure_queries(running);
     if (problem_.dropout > 0) {
       const DropoutMask mask(problem_.dropout_seed, sequence_.batch, block.head);

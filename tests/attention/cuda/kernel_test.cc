@@ -82,6 +82,7 @@ std::vector<AttentionCase> cases_for_device(int count, uint64_t seed) {
     c.head_dim = (c.head_dim + 7) / 8 * 8;
     c.options.buckets = {};
     c.options.softcap = 0;
+    c.options.sinks.clear();
     c.options.sliding_window_after = 0;
     cases.push_back(c);
   }

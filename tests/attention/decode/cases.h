@@ -23,10 +23,12 @@ struct DecodeCase {
   std::optional<int64_t> offset = {};  // absent: the last rows
   float tolerance = 0;
   float softcap = 0;
+  std::vector<float> sinks = {};
 
   AttentionOptions options() const {
     AttentionOptions result;
     result.softcap = softcap;
+    result.sinks = sinks;
     result.causal = causal;
     result.sliding_window = window;
     result.query_offset = offset;
@@ -46,9 +48,10 @@ struct DecodeCase {
   std::string name() const {
     const char* const biases[] = {"none", "linear", "buckets", "by distance"};
     return fmt::format(
-        "batch {} keys {} queries {} heads {}/{} dim {} {} {} causal {} window {} offset {} tolerance {} softcap {}",
+        "batch {} keys {} queries {} heads {}/{} dim {} {} {} causal {} window {} offset {} tolerance {} softcap {} "
+        "sinks {}",
         batch, keys, queries, heads, kv_heads, head_dim, biases[static_cast<int>(bias)], name_of(dtype), causal, window,
-        offset.value_or(keys - queries), tolerance, softcap);
+        offset.value_or(keys - queries), tolerance, softcap, sinks.size());
   }
 };
 

@@ -87,6 +87,26 @@ TEST(Decode, Softcap) {
   });
 }
 
+TEST(Decode, Sinks) {
+  constexpr float none = -std::numeric_limits<float>::infinity();
+  for_each_isa([] {
+    for (const std::vector<float>& sinks : {std::vector<float>{-2, 0, 3, none}, {30, 90, 300, 1e30f}}) {
+      for (const DType dtype : {DType::float32, DType::bfloat16, DType::float16}) {
+        for (const float tolerance : {0.0f, 0x1p-24f}) {
+          for (const int64_t keys : {1, 300, 1600}) {
+            expect_decodes({.keys = keys,
+                            .queries = std::min<int64_t>(keys, 3),
+                            .heads = 4,
+                            .dtype = dtype,
+                            .tolerance = tolerance,
+                            .sinks = sinks});
+          }
+        }
+      }
+    }
+  });
+}
+
 TEST(Decode, MoreQueriesThanKeys) { expect_decodes({.keys = 3, .queries = 5}); }
 
 TEST(Decode, AnEmptyCacheGivesZeros) {
