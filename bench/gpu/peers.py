@@ -57,7 +57,8 @@ class COptions(ctypes.Structure):
                 ("device", ctypes.c_int32), ("stream", ctypes.c_void_p), ("sliding_window_after", ctypes.c_int64),
                 ("softcap", ctypes.c_float), ("reserved", ctypes.c_int32), ("block_table", ctypes.c_void_p),
                 ("block_table_pages", ctypes.c_int64), ("seqused_k", ctypes.c_void_p), ("seqused_k_count", ctypes.c_size_t),
-                ("leftpad_k", ctypes.c_void_p), ("leftpad_k_count", ctypes.c_size_t)]
+                ("leftpad_k", ctypes.c_void_p), ("leftpad_k_count", ctypes.c_size_t),
+                ("sinks", ctypes.c_void_p), ("sinks_count", ctypes.c_size_t)]
 
 
 class Alibi:

@@ -185,7 +185,7 @@ TEST(TrainOverRanks, OtherSettingsTextsOrWeightsOfARankAreRefused) {
   };
   for (const auto& [name, change] : others) {
     for (const int changed : {0, 2}) {
-      const std::string message = test::message_of<UsageError>([&] {
+      const std::string message = test::message_of<UsageError>([&, &change = change] {  // clang 14 needs it named
         ranks::run_as_threads(3, [&](ranks::Group& group) {
           Rank rank;
           if (group.rank() == changed) change(rank);
