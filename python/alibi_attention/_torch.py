@@ -33,7 +33,7 @@ _library = torch.library.Library("alibi", "DEF")
 _library.define(f"attention(Tensor q, Tensor k, Tensor v, {SCHEMA}) -> (Tensor, Tensor, Tensor, Tensor)")
 _library.define(
     "attention_backward(Tensor dout, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, Tensor kernel_lse, "
-    f"Tensor blocks, bool[] wanted, {SCHEMA}) -> (Tensor, Tensor, Tensor{', Tensor' * len(PARAMETERS)})"
+    f"Tensor blocks, {''.join(f'bool {name}_gradient, ' for name in PARAMETERS)}{SCHEMA}) -> (Tensor, Tensor, Tensor{', Tensor' * len(PARAMETERS)})"
 )
 
 
@@ -90,23 +90,24 @@ def _forward_fake(q: Tensor, k: Tensor, v: Tensor, *given: Any) -> tuple[Tensor,
     return _outputs(q, options)
 
 
-def _gradients(q: Tensor, k: Tensor, v: Tensor, options: Options, wanted: list[bool]) -> tuple[Tensor, ...]:
+def _gradients(q: Tensor, k: Tensor, v: Tensor, options: Options, wanted: tuple[bool, ...]) -> tuple[Tensor, ...]:
     """New tensors for dq, dk and dv, and zeros for those of PARAMETERS that are wanted; the others are empty."""
     return (*(x.new_empty(x.shape) for x in (q, k, v)),
             *(torch.zeros_like(getattr(options, name), memory_format=torch.contiguous_format) if of
               else q.new_empty((0,), dtype=torch.float32) for name, of in zip(PARAMETERS, wanted, strict=True)))  # fmt: skip
 
 
-def _given(gradients: tuple[Tensor, ...], wanted: list[bool]) -> list[Tensor | None]:
+def _given(gradients: tuple[Tensor, ...], wanted: tuple[bool, ...]) -> list[Tensor | None]:
     """Those of PARAMETERS, as the library takes them."""
     return [gradient if of else None for gradient, of in zip(gradients[3:], wanted, strict=True)]
 
 
 def _backward(
     dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, kernel_lse: Tensor, blocks: Tensor,
-    wanted: list[bool], *given: Any,
+    *given: Any,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     _core.follow_torch_threads()
+    wanted, given = given[: len(PARAMETERS)], given[len(PARAMETERS) :]
     options = _core_options(given)
     result = _gradients(q, k, v, options, wanted)
     if dout.stride(-1) != 1:
@@ -117,8 +118,9 @@ def _backward(
 
 def _backward_cuda(
     dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, kernel_lse: Tensor, blocks: Tensor,
-    wanted: list[bool], *given: Any,
+    *given: Any,
 ) -> tuple[Tensor, ...]:  # fmt: skip
+    wanted, given = given[: len(PARAMETERS)], given[len(PARAMETERS) :]
     options = _torch_cuda.core_options(q, _core_options(given))
     result = _gradients(q, k, v, Options(*given), wanted)
     _torch_cuda.backward(dout, (q, k, v, out, lse, kernel_lse, blocks), result[:3], _given(result, wanted), options)
@@ -127,8 +129,9 @@ def _backward_cuda(
 
 def _backward_fake(
     dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, kernel_lse: Tensor, blocks: Tensor,
-    wanted: list[bool], *given: Any,
+    *given: Any,
 ) -> tuple[Tensor, ...]:  # fmt: skip
+    wanted, given = given[: len(PARAMETERS)], given[len(PARAMETERS) :]
     options = Options(*given)
     _check_fake(q, k, v, options, dout=dout, out=out, lse=lse, kernel_lse=kernel_lse, blocks=blocks)
     return _gradients(q, k, v, options, wanted)
@@ -167,7 +170,7 @@ def _differentiate(ctx: Any, dout: Tensor | None, dlse: Tensor | None, *_: Any) 
         raise _core.UsageError("[attention] alibi_slopes_after requires a gradient, which only alibi_slopes have")
     wanted = [needed[name] for name in PARAMETERS]
     dq, dk, dv, *gradients = _backward_operator(
-        dout, q, k, v, out, lse, kernel_lse, blocks, wanted, *with_tensors(ctx.options, tensors))
+        dout, q, k, v, out, lse, kernel_lse, blocks, *wanted, *with_tensors(ctx.options, tensors))
     for name, of, gradient in zip(PARAMETERS, wanted, gradients, strict=True):
         of_options[Options._fields.index(name)] = gradient if of else None
     return dq, dk, dv, *of_options
