@@ -40,6 +40,11 @@ struct AttentionOptions {
   /// the scores are scaled. Not causal: [2 * distances - 1, heads], from distance -(distances - 1) to distances - 1.
   /// The first and the last row also hold for all distances beyond.
   std::optional<Tensor> bias_by_distance = {};
+  /// Forget gates (Forgetting Transformer): log f_t of each key t and query head, [batch, keys, heads] float32 of any
+  /// strides, -2^40 to 0. The score of query i and key j has the sum of log f_t over t in (j, i] added to it, besides
+  /// any of the biases above. -infinity begins a document: queries from this key on do not see the keys before it. A
+  /// query past the last key counts as one at the last key. Causal attention on the CPU only, without block_table.
+  std::optional<Tensor> log_decay = {};
   bool causal = true;                        ///< keys after the query are not visible
   std::optional<int64_t> query_offset = {};  ///< position of the first query (chunks, shards); absent: the queries are
                                              ///< the last rows, keys - queries (of each packed sequence)
@@ -141,12 +146,14 @@ ALIBI_API void check_attention(const Tensor& q, const Tensor& k, const Tensor& v
 /// If dtable is given (float32, with the shape of buckets.table or bias_by_distance), the gradient of that table is
 /// ADDED to it. If dslopes is given (float32, shaped like `alibi_slopes`: [heads] or [sequences * heads]), the gradient
 /// of the slopes is added to it (paper section 3: slopes can be learned); with `alibi_slopes_after` this is the
-/// gradient of `alibi_slopes` only. If dsinks is given (float32 [heads]), the gradient of `sinks` is added to it. All
-/// are deterministic.
+/// gradient of `alibi_slopes` only. If dsinks is given (float32 [heads]), the gradient of `sinks` is added to it. If
+/// dlog_decay is given (float32 [batch, keys, heads], contiguous), the gradient of `log_decay` is added to it; gates of
+/// -infinity have none. All are deterministic.
 struct AttentionBiasGradients {
   Tensor* dtable = nullptr;
   Tensor* dslopes = nullptr;
   Tensor* dsinks = nullptr;
+  Tensor* dlog_decay = nullptr;
 };
 ALIBI_API void attention_backward(const Tensor& dout, const Tensor& q, const Tensor& k, const Tensor& v,
                                   const Tensor& out, const AttentionState& state, const AttentionOptions& options,
@@ -177,6 +184,7 @@ struct AttentionReferenceGradients {
   std::vector<double> dtable;      ///< shape of buckets.table or bias_by_distance, empty without a table
   std::vector<double> dslopes;     ///< shape of `alibi_slopes`, empty without slopes
   std::vector<double> dsinks;      ///< shape of `sinks`
+  std::vector<double> dlog_decay;  ///< shape of `log_decay`, contiguous, empty without gates
 };
 ALIBI_API void attention_backward_reference(const Tensor& dout, const Tensor& q, const Tensor& k, const Tensor& v,
                                             const AttentionOptions& options, AttentionReferenceGradients& gradients);

@@ -24,6 +24,7 @@ from ._core import Error, UsageError, set_threads, threads
 from ._encoder import EncoderModel
 from ._engine import Engine, EngineRequest, EngineResult, EngineSample, TokenLogprob
 from ._flash import flash_attn_func, flash_attn_varlen_func, flash_attn_with_kvcache
+from ._forgetting import forgetting_attention
 from ._kind import is_torch, torch_operator
 from ._model import Evaluation, Generation, LanguageModel, Scores
 from ._options import EVERYWHERE, Window, flag_of, options_of
@@ -69,6 +70,7 @@ __all__ = [
     "flash_attn_func",
     "flash_attn_varlen_func",
     "flash_attn_with_kvcache",
+    "forgetting_attention",
     "merge_attention",
     "set_threads",
     "show_progress",

@@ -60,6 +60,7 @@ def attention(
     key_padding_mask: Any = None,
     softcap: float = 0.0,
     sinks: Any = None,
+    log_decay: Any = None,
 ) -> Any:
     """Attention with linear biases: softmax(q k' * softmax_scale - slope * |i - j|) v over the visible keys j.
 
@@ -87,6 +88,9 @@ def attention(
     return_lse          return (out, lse); lse is (batch, heads, queries) float32 and has no gradient
     dropout_seed        None: drawn from PyTorch's generator, or from NumPy's global one
     key_padding_mask    (batch, keys) bool, True at padding, as in torch.nn.MultiheadAttention
+    log_decay           forget gates, log f_t of each key and query head: (batch, keys, heads) float32, <= 0. Query i adds
+                        the sum of log f_t over t in (j, i] to its score of key j; -infinity begins a document, whose
+                        queries do not see the keys before it. Causal, on the CPU. A PyTorch tensor gets a gradient.
 
     Padding. For a batch of sequences of different lengths give key_padding_mask, which is True at padding (the opposite
     of transformers' attention_mask). Padding may be before the tokens of a row, after them, or both; padding between
@@ -105,7 +109,7 @@ def attention(
     if window_size is not EVERYWHERE:
         causal, window, after = window_of(causal, window_size)
     options = (alibi_slopes, alibi_slopes_after, causal, window, softmax_scale, dropout_p, dropout_seed, query_offset,
-               cu_seqlens_q, cu_seqlens_k, tolerance, after, softcap, sinks)  # fmt: skip
+               cu_seqlens_q, cu_seqlens_k, tolerance, after, softcap, sinks, log_decay)  # fmt: skip
     if key_padding_mask is not None:
         return padded_attention(attend, q, k, v, key_padding_mask, Options(*options), return_lse)
     return attend(q, k, v, options, return_lse)

@@ -59,6 +59,7 @@ def attention_backward(
     dv: Any,
     dslopes: Any,
     dsinks: Any,
+    dlog_decay: Any,
     options: tuple[Any, ...],
     stream: int | None = None,
 ) -> None: ...

@@ -211,6 +211,8 @@ def attention_tangent(ctx: Any, dq: Any, dk: Any, dv: Any, *doptions: Any) -> tu
     dslopes, dslopes_after = tangents.alibi_slopes, tangents.alibi_slopes_after
     if options.dropout_p:
         raise UsageError(f"[attention] dropout_p is {options.dropout_p}, expected 0 in forward-mode differentiation")
+    if options.log_decay is not None:
+        raise UsageError("[attention] log_decay is given, expected none in forward-mode differentiation")
     slopes, slopes_after, window = options.alibi_slopes, options.alibi_slopes_after, options.window
     after = options.window_after or window
 

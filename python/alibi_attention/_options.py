@@ -67,6 +67,7 @@ class Options(NamedTuple):
     """of keys after the query; 0: window; -1: no limit"""
     softcap: Annotated[Any, "float"] = 0.0
     sinks: Annotated[Any, "Tensor?"] = None
+    log_decay: Annotated[Any, "Tensor?"] = None
 
 
 _TYPES: dict[str, str] = {
@@ -74,7 +75,7 @@ _TYPES: dict[str, str] = {
 }
 SCHEMA = ", ".join(f"{kind} {name}" for name, kind in _TYPES.items())
 TENSORS = [name for name, kind in _TYPES.items() if kind == "Tensor?"]
-PARAMETERS = ["alibi_slopes", "sinks"]
+PARAMETERS = ["alibi_slopes", "sinks", "log_decay"]
 """The options that have a gradient."""
 
 

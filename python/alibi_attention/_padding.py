@@ -78,6 +78,12 @@ def padded_attention(attend: Callable[..., Any], q: Any, k: Any, v: Any, mask: A
             raise UsageError(f"[attention] {name} has shape {shape}, expected (heads,) beside a key_padding_mask")
     asking = tokens[:, keys - queries :]
     query_rows, key_rows = (np.flatnonzero(rows) for rows in (asking, tokens))
+    if options.log_decay is not None:
+        gates = options.log_decay if is_torch(options.log_decay) else as_array(options.log_decay)
+        if tuple(gates.shape) != (batch, keys, heads):
+            raise UsageError(f"[attention] log_decay has shape {tuple(gates.shape)}, expected {(batch, keys, heads)}")
+        flat = gates.reshape(batch * keys, heads)
+        options = options._replace(log_decay=flat[key_rows if not is_torch(flat) else key_rows.tolist()][None])
     options = options._replace(query_offset=None, cu_seqlens_q=_offsets(asking), cu_seqlens_k=_offsets(tokens))
     run = _run_torch if is_torch(q) else _run_numpy
     out, lse = run(attend, q, k, v, query_rows, key_rows, options, return_lse)

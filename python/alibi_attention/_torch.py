@@ -195,12 +195,13 @@ _is_any_autocast_enabled = torch._C._is_any_autocast_enabled
 _modes = torch._C._len_torch_dispatch_stack
 _tracing_state = torch._C._get_tracing_state
 _transform = torch._C._functorch.peek_interpreter_stack
-_SLOPES, _SLOPES_AFTER, _DROPOUT_P, _CU_SEQLENS_Q, _CU_SEQLENS_K, _SINKS = map(
-    Options._fields.index, ("alibi_slopes", "alibi_slopes_after", "dropout_p", "cu_seqlens_q", "cu_seqlens_k", "sinks")
+_SLOPES, _SLOPES_AFTER, _DROPOUT_P, _CU_SEQLENS_Q, _CU_SEQLENS_K, _SINKS, _LOG_DECAY = map(
+    Options._fields.index,
+    ("alibi_slopes", "alibi_slopes_after", "dropout_p", "cu_seqlens_q", "cu_seqlens_k", "sinks", "log_decay"),
 )
 
 
-def _direct(q: Tensor, k: Tensor, v: Tensor, slopes: Any, slopes_after: Any, sinks: Any) -> bool:
+def _direct(q: Tensor, k: Tensor, v: Tensor, slopes: Any, *others: Any) -> bool:
     """True if autograd, tracing, transforms, dispatch modes and autocast are all inactive for these tensors. Slopes are tensors,
     arrays of NumPy, or None; the others are tensors or None."""
     if not (type(q) in _PLAIN and type(k) in _PLAIN and type(v) in _PLAIN):
@@ -210,8 +211,7 @@ def _direct(q: Tensor, k: Tensor, v: Tensor, slopes: Any, slopes_after: Any, sin
         or k.requires_grad
         or v.requires_grad
         or (slopes is not None and type(slopes) is not _ndarray and slopes.requires_grad)
-        or (slopes_after is not None and slopes_after.requires_grad)
-        or (sinks is not None and sinks.requires_grad)
+        or any(x is not None and x.requires_grad for x in others)
     ):
         return False
     return (
@@ -306,9 +306,11 @@ def attend(q: Tensor, k: Tensor, v: Tensor, options: tuple[Any, ...], return_lse
         return _dispatched(q, k, v, Options(*options), return_lse)
     slopes, dropout_p = options[_SLOPES], options[_DROPOUT_P]
     readable = slopes is None or type(slopes) is _ndarray or (type(slopes) is Tensor and slopes.dtype is _float32)
-    if not readable or not (options[_SLOPES_AFTER] is options[_CU_SEQLENS_Q] is options[_CU_SEQLENS_K] is options[_SINKS] is None):
+    if not readable or not (
+        options[_SLOPES_AFTER] is options[_CU_SEQLENS_Q] is options[_CU_SEQLENS_K] is options[_SINKS] is options[_LOG_DECAY] is None
+    ):
         options = _as_tensors("attention", Options(*options))
-    biases = options[_SLOPES], options[_SLOPES_AFTER], options[_SINKS]
+    biases = options[_SLOPES], options[_SLOPES_AFTER], options[_SINKS], options[_LOG_DECAY]
     if type(dropout_p) is float and not dropout_p and _direct(q, k, v, *biases):
         if q.is_cpu:
             return _attention_result(q, k, v, options, return_lse)

@@ -106,8 +106,8 @@ void forward(nb::handle q_in, nb::handle k_in, nb::handle v_in, nb::handle out_i
 
 void backward(nb::handle dout_in, nb::handle q_in, nb::handle k_in, nb::handle v_in, nb::handle out_in,
               nb::handle lse_in, nb::handle kernel_lse_in, nb::handle blocks_in, nb::handle dq_in, nb::handle dk_in,
-              nb::handle dv_in, nb::handle dslopes_in, nb::handle dsinks_in, const nb::tuple& options_in,
-              nb::handle stream) {
+              nb::handle dv_in, nb::handle dslopes_in, nb::handle dsinks_in, nb::handle dlog_decay_in,
+              const nb::tuple& options_in, nb::handle stream) {
   const Queue queue(stream);
   const auto array = [&](nb::handle object, const char* name) { return Array(object, operation, name, queue.device); };
   const Array dout = array(dout_in, "dout"), q = array(q_in, "q"), k = array(k_in, "k"), v = array(v_in, "v"),
@@ -115,7 +115,8 @@ void backward(nb::handle dout_in, nb::handle q_in, nb::handle k_in, nb::handle v
               blocks = array(blocks_in, "blocks");
   Array dq = array(dq_in, "dq"), dk = array(dk_in, "dk"), dv = array(dv_in, "dv");
   std::optional<Array> dslopes = optional_array(dslopes_in, "dslopes", queue.device),
-                       dsinks = optional_array(dsinks_in, "dsinks", queue.device);
+                       dsinks = optional_array(dsinks_in, "dsinks", queue.device),
+                       dlog_decay = optional_array(dlog_decay_in, "dlog_decay", queue.device);
   const AttentionOptions options = options_of(options_in, operation, batch_of(q.tensor, operation));
   const WithoutLock others_run;
   AttentionState state;
@@ -124,9 +125,12 @@ void backward(nb::handle dout_in, nb::handle q_in, nb::handle k_in, nb::handle v
                                              : KernelState::in_memory(kernel_lse.tensor, blocks.tensor);
   Tensor sums;
   if (dslopes) sums = dslopes->tensor.reshape({-1});
-  attention_backward(
-      dout.tensor, q.tensor, k.tensor, v.tensor, out.tensor, state, options, dq.tensor, dk.tensor, dv.tensor,
-      {.dtable = nullptr, .dslopes = dslopes ? &sums : nullptr, .dsinks = dsinks ? &dsinks->tensor : nullptr});
+  attention_backward(dout.tensor, q.tensor, k.tensor, v.tensor, out.tensor, state, options, dq.tensor, dk.tensor,
+                     dv.tensor,
+                     {.dtable = nullptr,
+                      .dslopes = dslopes ? &sums : nullptr,
+                      .dsinks = dsinks ? &dsinks->tensor : nullptr,
+                      .dlog_decay = dlog_decay ? &dlog_decay->tensor : nullptr});
 }
 
 /// The forward pass over keys in pages, whose table and counts are int32 arrays or None. `added` are None, or new keys
@@ -181,7 +185,8 @@ void bind_attention(nb::module_& m) {
   m.def("attention", forward, "q"_a, "k"_a, "v"_a, "out"_a, "lse"_a.none(), "kernel_lse"_a.none(), "blocks"_a.none(),
         "options"_a, "stream"_a = nb::none());
   m.def("attention_backward", backward, "dout"_a, "q"_a, "k"_a, "v"_a, "out"_a, "lse"_a, "kernel_lse"_a, "blocks"_a,
-        "dq"_a, "dk"_a, "dv"_a, "dslopes"_a.none(), "dsinks"_a.none(), "options"_a, "stream"_a = nb::none());
+        "dq"_a, "dk"_a, "dv"_a, "dslopes"_a.none(), "dsinks"_a.none(), "dlog_decay"_a.none(), "options"_a,
+        "stream"_a = nb::none());
   m.def("attention_paged", forward_paged, "q"_a, "k_cache"_a, "v_cache"_a, "out"_a, "lse"_a.none(), "options"_a,
         "block_table"_a, "seqused_k"_a.none(), "leftpad_k"_a.none(), "added"_a.none(), "operation"_a);
   m.def("attention_result", forward_result, "q"_a, "k"_a, "v"_a, "options"_a, "return_lse"_a);

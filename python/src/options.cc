@@ -33,7 +33,7 @@ float scale_of(nb::handle item, const char* operation) {
 
 AttentionOptions options_of(const nb::tuple& given, const char* operation, Batch batch) {
   const auto [slopes, slopes_after, causal, window, softmax_scale, dropout_p, dropout_seed, query_offset, cu_seqlens_q,
-              cu_seqlens_k, tolerance, window_after, softcap, sinks] = items<14>(given);
+              cu_seqlens_k, tolerance, window_after, softcap, sinks, log_decay] = items<15>(given);
   AttentionOptions options;
   options.causal = flag(causal, operation, "causal");
   options.sliding_window = integer(window, operation, "window_size");
@@ -59,6 +59,8 @@ AttentionOptions options_of(const nb::tuple& given, const char* operation, Batch
     }
     options.sinks = floats_of(values.tensor, operation, "sinks");
   }
+  // A copy, because nothing holds the array after this call.
+  if (!log_decay.is_none()) options.log_decay = Array::of_floats(log_decay, operation, "log_decay").tensor.clone();
   return options;
 }
 

@@ -25,7 +25,7 @@ def as_kind(kind, *arrays):
 ATTENTION = {
     "q": "array", "k": "array", "v": "array", "alibi_slopes": "slopes", "alibi_slopes_after": "slopes", "causal": "flag",
     "window_size": "window", "softmax_scale": [0, 0.0, 1e-46, *wrong_values.WRONG["number"]],
-    "sinks": "slopes", "softcap": [1e-46, -1.0, *wrong_values.WRONG["number"]], "dropout_p": "share", "query_offset": "integer",
+    "sinks": "slopes", "log_decay": "slopes", "softcap": [1e-46, -1.0, *wrong_values.WRONG["number"]], "dropout_p": "share", "query_offset": "integer",
     "cu_seqlens_q": "offsets", "cu_seqlens_k": "offsets", "tolerance": "share", "return_lse": "flag",
     "dropout_seed": "integer", "key_padding_mask": [x for x in wrong_values.WRONG["array"] if x is not None],
 }  # fmt: skip

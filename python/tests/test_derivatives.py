@@ -287,8 +287,8 @@ def test_what_has_no_derivative_says_so():
     with pytest.raises(alibi.Error, match="lse has no gradient"):
         torch.func.grad(lambda q: alibi.attention(q, k, v, return_lse=True)[1].sum())(q)
     with pytest.raises(alibi.Error, match="call alibi_attention.attention"):
-        torch.func.jvp(lambda q: torch.ops.alibi.attention(q, k, v, None, None, True, 0, 0, 0, None, None, None, None, 0, 0, 0, None)[0],
-                       (q,), (q,))  # fmt: skip
+        torch.func.jvp(lambda q: torch.ops.alibi.attention(q, k, v, None, None, True, 0, 0, 0, None, None, None, None, 0, 0, 0,
+                                                            None, None)[0], (q,), (q,))  # fmt: skip
     assert not alibi.attention(q.clone().requires_grad_(), k, v, return_lse=True)[1].requires_grad
 
 

@@ -98,7 +98,7 @@ def test_gradients_of_packed_sequences():
 
 def arguments(q, k, v, s, tolerance=0.0, seed=None, offsets=None, softcap=0.0, sinks=None):
     return (q, k, v, s, None, True, 0, 0.0, 0.25 if seed is not None else 0.0, seed, None, offsets, offsets, tolerance, 0, softcap,
-            sinks)
+            sinks, None)
 
 
 @pytest.mark.parametrize("given", ["plain", "tolerance", "dropout", "packed", "no slopes", "softcap", "sinks"])

@@ -152,6 +152,23 @@ void set_options(const char* operation, const AttentionOptions& options, Problem
   problem.sinks = options.sinks;
 }
 
+void set_decays(const char* operation, const AttentionOptions& options, Problem& problem) {
+  if (!options.log_decay) return;
+  const Tensor& gates = *options.log_decay;
+  check_usage(options.causal, "[{}] log_decay is set, but attention is not causal; expected causal", operation);
+  check_usage(problem.page_rows == 0, "[{}] log_decay is set with block_table, expected one of them", operation);
+  check_usage(problem.device == Device::cpu, "[{}] log_decay is set, but q is on '{}'; expected 'cpu'", operation,
+              name_of(problem.device));
+  const Shape shape = {problem.batch, problem.keys, problem.heads};
+  check_usage(
+      gates.defined() && gates.shape() == shape && gates.dtype() == DType::float32 && gates.device() == Device::cpu,
+      "[{}] log_decay has shape {}, expected float32 {} (batch, keys, heads of q) on 'cpu'", operation, gates.shape(),
+      shape);
+  std::vector<Decays::Rows> rows;
+  for (const Sequence& s : problem.sequences) rows.push_back({s.batch, s.key_begin, s.keys});
+  problem.decays = std::make_shared<const Decays>(operation, gates, rows);
+}
+
 }  // namespace
 
 Problem make_problem(const char* operation, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out,
@@ -199,6 +216,7 @@ Problem make_problem(const char* operation, const Tensor& q, const Tensor& k, co
   set_options(operation, options, problem);
   set_sequences(operation, options, problem);
   problem.biases = biases_of(operation, options, std::ssize(problem.sequences), problem.heads);
+  set_decays(operation, options, problem);
   return problem;
 }
 
@@ -282,12 +300,24 @@ BiasSums add_gradients(const char* operation, Problem& problem, const Tensor& do
                 problem.heads, name_of(problem.device));
     sums.dsinks = static_cast<float*>(dsinks.raw());
   }
+  if (bias_gradients.dlog_decay != nullptr) {
+    const Tensor& gates = *bias_gradients.dlog_decay;
+    const Shape shape = {problem.batch, problem.keys, problem.heads};
+    check_usage(problem.decays != nullptr, "[{}] dlog_decay is given, but log_decay is not; set both or neither",
+                operation);
+    check_usage(gates.defined() && gates.shape() == shape && gates.dtype() == DType::float32 && gates.contiguous() &&
+                    gates.device() == problem.device,
+                "[{}] dlog_decay has shape {}, expected a contiguous float32 {} on '{}'", operation, gates.shape(),
+                shape, name_of(problem.device));
+    problem.dlog_decay = static_cast<float*>(gates.raw());
+  }
   const std::pair<const char*, const Tensor*> outputs[] = {{"dq", &dq},
                                                            {"dk", &dk},
                                                            {"dv", &dv},
                                                            {"dtable", bias_gradients.dtable},
                                                            {"dslopes", bias_gradients.dslopes},
-                                                           {"dsinks", bias_gradients.dsinks}};
+                                                           {"dsinks", bias_gradients.dsinks},
+                                                           {"dlog_decay", bias_gradients.dlog_decay}};
   const std::pair<const char*, const Tensor*> inputs[] = {
       {"dout", &dout}, {"q", &q}, {"k", &k}, {"v", &v}, {"out", &out}, {"state.lse", &state.lse}, {"state", &near}};
   for (const auto& [name, output] : outputs) {

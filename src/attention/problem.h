@@ -111,7 +111,9 @@ struct Problem {
   float tolerance = 0;
 
   std::shared_ptr<const Biases> biases;
-  std::vector<float> sinks;  ///< [heads], or empty without sinks
+  std::vector<float> sinks;              ///< [heads], or empty without sinks
+  std::shared_ptr<const Decays> decays;  ///< null without gates
+  float* dlog_decay = nullptr;           ///< [batch, keys, heads], contiguous; null: not wanted
 
   const KeyPart* part = nullptr;  ///< set if k and v have only a part of the keys (key_part.h)
 
@@ -150,12 +152,13 @@ struct Problem {
     constexpr float closed = std::numeric_limits<float>::infinity();
     return {.form = &biases->of(sequence.number, head),
             .least = causal || biases->slopes_after[at] == closed ? 0 : 1 - window_after,
-            .most = biases->slopes_before[at] == closed ? 0 : window_before - 1};
+            .most = biases->slopes_before[at] == closed ? 0 : window_before - 1,
+            .decay = decays != nullptr ? decays->head(sequence.number, head) : HeadDecay()};
   }
 
   /// The keys that at least one of the queries at positions [first, last] of a sequence sees.
   static Range keys_seen(const HeadBias& bias, int64_t first, int64_t last, int64_t keys) {
-    const int64_t begin = std::clamp<int64_t>(first - bias.most, 0, keys);
+    const int64_t begin = std::clamp<int64_t>(first - bias.most, bias.decay ? bias.decay.document(first) : 0, keys);
     const int64_t end = std::clamp<int64_t>(last - bias.least + 1, begin, keys);
     return {begin, end};
   }

@@ -1,6 +1,7 @@
 // The formula in float64, row by row. Every kernel is tested against it.
 //
-//   s_ij = f(scale q_i k_j') + bias(i - j)      p_ij = exp(s_ij) / sum_j exp(s_ij)      out_i = sum_j z_ij p_ij v_j
+//   s_ij = f(scale q_i k_j') + bias(i - j) + sum of log f_t over t in (j, i]      p_ij = exp(s_ij) / sum_j exp(s_ij)
+//   out_i = sum_j z_ij p_ij v_j
 //
 // over the keys j that row i sees, and with a sink one more j, of which s is the sink and v is 0; f(x) is x, or softcap
 // tanh(x / softcap); z_ij is 0 where dropout removes a weight, and 1 / (1 - dropout) elsewhere.
@@ -53,21 +54,36 @@ struct WeightRow {
   double lse = -std::numeric_limits<double>::infinity();
 };
 
-WeightRow weights(const Problem& problem, const Sequence& sequence, const HeadBias& bias, int64_t head, int64_t i,
-                  const std::vector<double>& q) {
+/// log f_t of key t of a sequence, or 0 without gates.
+double gate(const AttentionOptions& options, const Sequence& sequence, int64_t key, int64_t head) {
+  if (!options.log_decay) return 0;
+  const Tensor& gates = *options.log_decay;
+  const int64_t row = sequence.key_begin + key;
+  return static_cast<double>(
+      gates.data<float>()[sequence.batch * gates.stride(0) + row * gates.stride(1) + head * gates.stride(2)]);
+}
+
+WeightRow weights(const Problem& problem, const AttentionOptions& options, const Sequence& sequence, HeadBias bias,
+                  int64_t head, int64_t i, const std::vector<double>& q) {
   const int64_t position = sequence.query_offset + i;
-  const auto [begin, end] = Problem::keys_seen(bias, position, position, sequence.keys);
+  bias.decay = {};  // the gates are summed here from the row backwards
+  auto [begin, end] = Problem::keys_seen(bias, position, position, sequence.keys);
+  for (int64_t j = end - 1; j > begin; --j) {
+    if (gate(options, sequence, j, head) == -HUGE_VAL) begin = j;  // ends the loop
+  }
   const DoubleRows keys{problem.k, problem.dtype, problem.head_dim};
   WeightRow row{.begin = begin, .p = std::vector<double>(static_cast<size_t>(end - begin)), .derivative = {}};
   row.derivative.assign(row.p.size(), 1.0);
   std::vector<double> k;
   const auto sink = static_cast<double>(problem.sink(head));
   double max = sink;
-  for (int64_t j = begin; j < end; ++j) {
+  double decay = 0;
+  for (int64_t j = end - 1; j >= begin; --j) {
     const kernels::KeyRow at = problem.key_row(sequence, j);
     keys.load(at.batch, at.row, head / problem.group(), k);
     const double x = static_cast<double>(problem.scale) * dot(q, k), capped = problem.score_scale().capped(x);
-    const double s = capped + bias->precise_at(position - j);
+    const double s = capped + bias->precise_at(position - j) + decay;
+    decay += gate(options, sequence, j, head);
     const auto n = static_cast<size_t>(j - begin);
     row.p[n] = s;
     if (problem.softcap > 0) row.derivative[n] = 1 - std::pow(capped / static_cast<double>(problem.softcap), 2);
@@ -110,7 +126,7 @@ void attention_reference(const Tensor& q, const Tensor& k, const Tensor& v, cons
       const DropoutMask mask(problem.dropout_seed, b, head);
       std::vector<double> query, value;
       queries.load(b, query_row, head, query);
-      const WeightRow row = weights(problem, sequence, problem.bias(sequence, head), head, i, query);
+      const WeightRow row = weights(problem, options, sequence, problem.bias(sequence, head), head, i, query);
       double* to = &out[at(problem.queries, problem.heads, problem.head_dim, b, query_row, head)];
       for (size_t n = 0; n < row.p.size(); ++n) {
         const int64_t key = row.begin + static_cast<int64_t>(n);
@@ -136,6 +152,8 @@ void attention_backward_reference(const Tensor& dout, const Tensor& q, const Ten
   gradients.dtable.assign(static_cast<size_t>(problem.has_table() ? biases.table->rows() * problem.heads : 0), 0.0);
   gradients.dslopes.assign(options.alibi_slopes.size(), 0.0);
   gradients.dsinks.assign(options.sinks.size(), 0.0);
+  gradients.dlog_decay.assign(static_cast<size_t>(options.log_decay ? problem.batch * problem.keys * problem.heads : 0),
+                              0.0);
   const DoubleRows queries{problem.q, problem.dtype, problem.head_dim};
   const DoubleRows keys{problem.k, problem.dtype, problem.head_dim};
   const DoubleRows values{problem.v, problem.dtype, problem.head_dim};
@@ -149,7 +167,7 @@ void attention_backward_reference(const Tensor& dout, const Tensor& q, const Ten
       const int64_t query_row = sequence.query_begin + i;
       queries.load(b, query_row, head, query);
       douts.load(b, query_row, head, cotangent);
-      const WeightRow row = weights(problem, sequence, bias, head, i, query);
+      const WeightRow row = weights(problem, options, sequence, bias, head, i, query);
       const int64_t key_begin = sequence.key_begin + row.begin;
       // dp_ij = z_ij dout_i v_j';  ds_ij = p_ij (dp_ij - sum_j p_ij dp_ij)
       dp.resize(row.p.size());
@@ -164,12 +182,17 @@ void attention_backward_reference(const Tensor& dout, const Tensor& q, const Ten
                    keep * row.p[n], cotangent);
       }
       if (!problem.sinks.empty()) gradients.dsinks[static_cast<size_t>(head)] -= row.of_sink * delta;
+      double before = 0;  // the sum of ds over the keys so far: key t's gate is in the scores of those before it
       double* dq = &gradients.dq[at(problem.queries, problem.heads, problem.head_dim, b, query_row, head)];
       for (size_t n = 0; n < row.p.size(); ++n) {
         const int64_t key_row = key_begin + static_cast<int64_t>(n);
         const int64_t distance = sequence.query_offset + i - row.begin - static_cast<int64_t>(n);
         keys.load(b, key_row, head / group, key);
         const double ds = row.p[n] * (dp[n] - delta);
+        if (options.log_decay && n > 0) {
+          gradients.dlog_decay[static_cast<size_t>((b * problem.keys + key_row) * problem.heads + head)] += before;
+        }
+        before += ds;
         const double dproduct = static_cast<double>(problem.scale) * row.derivative[n] * ds;
         add_scaled(dq, dproduct, key);
         add_scaled(&gradients.dk[at(problem.keys, problem.kv_heads, problem.head_dim, b, key_row, head / group)],

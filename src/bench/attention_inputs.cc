@@ -97,6 +97,7 @@ void save_inputs(const std::filesystem::path& file, const std::vector<AttentionI
   std::map<std::string, std::string> metadata = about;
   metadata["format"] = "pt";
   const AttentionOptions& options = layers.front().options;
+  check(!options.log_decay, "[bench] the layers have gates, expected a bias by distance");
   metadata["causal"] = options.causal ? "true" : "false";
   if (!options.alibi_slopes.empty()) tensors.push_back({"slopes", as_tensor(options.alibi_slopes)});
   if (!options.alibi_slopes_after.empty()) tensors.push_back({"slopes_after", as_tensor(options.alibi_slopes_after)});

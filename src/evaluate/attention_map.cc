@@ -106,6 +106,7 @@ AttentionMap attention_map(const LanguageModel& model, std::span<const int32_t> 
     model::Pass pass;
     size_t layer = 0;
     pass.on_attention = [&](const Tensor& q, const Tensor& k, const Tensor&, const AttentionOptions& options) {
+      check(!options.log_decay, "[attention_map] the layer has gates, expected a bias by distance");
       const kernels::Problem problem = kernels::make_problem("attention_map", q, k, k, q, options);
       core::parallel_for(q.size(2), [&](int64_t head) {
         const size_t index = layer * heads + static_cast<size_t>(head);

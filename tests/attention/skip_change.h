@@ -26,7 +26,7 @@ struct SkipChange {
   }
 };
 
-/// For slopes of [heads] or a table, no packed sequences, queries within the keys. `noise`: relative rounding of
+/// For slopes of [heads], a table or gates, no packed sequences, queries within the keys. `noise`: relative rounding of
 /// results in the case's data type, which is added to the change by skipping. Leaves the skipping run's results in t.
 SkipChange skip_change(const AttentionCase& c, AttentionTensors& t, float tolerance, double noise);
 

@@ -81,7 +81,12 @@ void for_each_row(const AttentionCase& c, const AttentionTensors& t, const kerne
           const auto at = static_cast<size_t>((b * c.heads + head) * blocks + i / query_rows);
           visited = {state.first_block[at] * key_rows, state.last_block[at] * key_rows};
         }
-        std::vector<double> scores;
+        std::vector<double> scores, gates(static_cast<size_t>(seen.size()), 0.0);  // summed from the row backwards
+        for (int64_t j = seen.end - 2; c.options.log_decay && j >= seen.begin; --j) {
+          const size_t n = static_cast<size_t>(j - seen.begin),
+                       at = static_cast<size_t>((b * c.keys + j + 1) * c.heads + head);
+          gates[n] = gates[n + 1] + static_cast<double>(c.options.log_decay->data<float>()[at]);
+        }
         double max = -HUGE_VAL;
         for (int64_t j = seen.begin; j < seen.end; ++j) {
           const auto key = static_cast<size_t>((b * c.keys + j) * c.kv_heads + head / problem.group());
@@ -92,7 +97,8 @@ void for_each_row(const AttentionCase& c, const AttentionTensors& t, const kerne
           }
           const int64_t distance = position - j;
           row.distance = std::max(row.distance, static_cast<double>(std::abs(distance)));
-          score = problem.score_scale().capped(static_cast<double>(problem.scale) * score) + bias->precise_at(distance);
+          score = problem.score_scale().capped(static_cast<double>(problem.scale) * score) +
+                  bias->precise_at(distance) + gates[static_cast<size_t>(j - seen.begin)];
           scores.push_back(score);
           max = std::max(max, score);
         }
@@ -101,6 +107,7 @@ void for_each_row(const AttentionCase& c, const AttentionTensors& t, const kerne
           row.all += weight;
           if (j < visited.begin || j >= visited.end) row.skipped += weight;
         }
+        if (!scores.empty()) row.all += std::exp(static_cast<double>(problem.sink(head)) - max);
         visit(row);
       }
     }

@@ -20,7 +20,7 @@ class Search {
   int64_t integer(int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(random_); }
   bool chance(double p) { return uniform(0, 1) < p; }
 
-  enum class Form : uint8_t { linear, table };
+  enum class Form : uint8_t { linear, table, gates };
 
   AttentionCase a_case(DType dtype, bool capped, Form form) {
     AttentionCase c{.batch = integer(1, 2), .heads = 2, .kv_heads = integer(1, 2), .head_dim = 16, .dtype = dtype};
@@ -31,6 +31,10 @@ class Search {
     c.options.causal = chance(0.6);
     if (form == Form::table) {
       chance(0.3) ? set_buckets(c) : set_distances(c);
+    } else if (form == Form::gates) {
+      c.options.causal = true;
+      set_gates(c);
+      if (chance(0.3)) c.options.alibi_slopes = {slope(), slope()};
     } else {
       for (int64_t head = 0; head < c.heads; ++head) c.options.alibi_slopes.push_back(slope());
       if (c.options.alibi_slopes[0] == 0) c.options.alibi_slopes[1] = 0.1f;  // else the rule is not asked
@@ -141,6 +145,26 @@ class Search {
       }
     }
   }
+  /// Gates that are alike, rare and sharp, in stretches, or at single edges of blocks, and documents.
+  void set_gates(AttentionCase& c) {
+    Tensor gates({c.batch, c.keys, c.heads});
+    for (int64_t b = 0; b < c.batch; ++b) {
+      for (int64_t head = 0; head < c.heads; ++head) {
+        const int64_t kind = integer(0, 4), edge = integer(1, 64);
+        const double size = std::exp(uniform(std::log(1e-3), std::log(0.3))), documents = chance(0.2) ? 0.01 : 0;
+        for (int64_t j = 0; j < c.keys; ++j) {
+          const double gate = kind == 0   ? size
+                              : kind == 1 ? size * uniform(0, 2)
+                              : kind == 2 ? (chance(0.02) ? 50 * size : 0)
+                              : kind == 3 ? (j / edge % 3 == 0 ? 5 * size : 0)
+                                          : (j % 64 == edge % 64 ? 64 * size : 0);
+          gates.data<float>()[(b * c.keys + j) * c.heads + head] =
+              chance(documents) ? -std::numeric_limits<float>::infinity() : static_cast<float>(-gate);
+        }
+      }
+    }
+    c.options.log_decay = gates;
+  }
   static void for_each_value(Tensor& tensor, const std::function<float(float, int64_t)>& change) {
     Tensor wide = tensor.to(DType::float32);
     if (tensor.dtype() == DType::float32) wide = tensor.clone();
@@ -225,6 +249,16 @@ TEST(AttentionSkipSearch, FindsNoViolationWithTables) {
     EXPECT_GT(worst.worst(), 0.3) << "a search that comes nowhere near the bounds: " << worst.name();
   });
   const SkipChange capped = worst_found(6, DType::float32, 10, 3, true, Search::Form::table);
+  EXPECT_GT(capped.worst(), 0.1) << capped.name();
+}
+
+TEST(AttentionSkipSearch, FindsNoViolationWithGates) {
+  for_each_isa([&] {
+    const SkipChange worst = worst_found(7, DType::float32, 16, 4, false, Search::Form::gates);
+    RecordProperty(std::string("worst_") + name_of(isa()), worst.name());
+    EXPECT_GT(worst.worst(), 0.3) << "a search that comes nowhere near the bounds: " << worst.name();
+  });
+  const SkipChange capped = worst_found(8, DType::float32, 10, 3, true, Search::Form::gates);
   EXPECT_GT(capped.worst(), 0.1) << capped.name();
 }
 

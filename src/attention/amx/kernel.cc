@@ -49,8 +49,8 @@ bool fits(const Sequence& sequence) {
 bool amx_supports(const Problem& problem) {
   constexpr int64_t most_columns = 256;
   return core::prefers_bf16() && problem.dtype == DType::bfloat16 && problem.softcap == 0 &&
-         problem.head_dim <= most_columns && problem.pages_hold_blocks_of(block_rows) && in_range(problem) &&
-         std::all_of(problem.sequences.begin(), problem.sequences.end(), fits);
+         problem.decays == nullptr && problem.head_dim <= most_columns && problem.pages_hold_blocks_of(block_rows) &&
+         in_range(problem) && std::all_of(problem.sequences.begin(), problem.sequences.end(), fits);
 }
 
 /// Tasks sorted by decreasing work.

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <span>
 
+#include "attention/bias/decay.h"
+
 namespace alibi::kernels {
 
 /// Larger than any distance, but small enough to be added to one without overflow.
@@ -67,6 +69,7 @@ struct HeadBias {
   const Bias* form = nullptr;
   int64_t least = -unbounded;  ///< range of distances that are seen, from causality, window and closed directions
   int64_t most = unbounded;
+  HeadDecay decay = {};  ///< the gates of the keys, whose bias is added; false without gates
 
   bool sees(int64_t distance) const { return least <= distance && distance <= most; }
   const Bias* operator->() const { return form; }

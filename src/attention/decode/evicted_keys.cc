@@ -71,6 +71,7 @@ EvictedShares evicted_shares(const Tensor& q, const KvCache& cache, const Attent
   constexpr const char* operation = "evicted_share";
   const core::StateOf<KvCache>& held = core::state_of(cache);
   held.check_on_cpu("evicted_share()");
+  check_no_gates(operation, options);
   const Tensor keys = held.as_seen(q.dtype());
   const Problem problem = make_problem(operation, q, keys, keys, q, options);
   const Shape expected = {problem.batch, problem.heads, problem.queries};
@@ -175,6 +176,7 @@ double score_error(const Tensor& q, const KvCache& cache, const AttentionOptions
   constexpr const char* operation = "score_error";
   const core::StateOf<KvCache>& held = core::state_of(cache);
   held.check_on_cpu("score_error()");
+  check_no_gates(operation, options);
   const Tensor keys = held.as_seen(q.dtype());
   const Problem problem = make_problem(operation, q, keys, keys, q, options);
   double worst = 0;

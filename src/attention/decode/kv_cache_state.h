@@ -126,11 +126,17 @@ struct [[gnu::visibility("hidden")]] KvCache::State {
 
 namespace kernels {
 
+inline void check_no_gates(const char* operation, const AttentionOptions& options) {
+  check_usage(!options.log_decay, "[{}] log_decay is set, but a cache holds no gates; expected it to be unset",
+              operation);
+}
+
 /// Throws Error for options that are not supported with a cache.
 inline void check_cached_options(const char* operation, const AttentionOptions& options) {
   check_usage(options.dropout_p == 0, "[{}] dropout_p is {}, expected 0", operation, options.dropout_p);
   check_usage(options.cu_seqlens_q.empty() && options.cu_seqlens_k.empty(),
               "[{}] cu_seqlens is set, expected it to be empty, because a cache holds no packed sequences", operation);
+  check_no_gates(operation, options);
   check_usage(!options.block_table && options.seqused_k.empty() && options.leftpad_k.empty(),
               "[{}] block_table, seqused_k or leftpad_k is set, expected none of them, because a cache knows its keys",
               operation);

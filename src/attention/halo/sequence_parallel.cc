@@ -42,6 +42,7 @@ void check_call(const char* operation, const SequenceRanks& ranks, int64_t lengt
               operation, ranks.count);
   const char* const given = options.query_offset                                             ? "query_offset"
                             : options.block_table                                            ? "block_table"
+                            : options.log_decay                                              ? "log_decay"
                             : !options.seqused_k.empty()                                     ? "seqused_k"
                             : !options.leftpad_k.empty()                                     ? "leftpad_k"
                             : !options.cu_seqlens_q.empty() || !options.cu_seqlens_k.empty() ? "cu_seqlens"

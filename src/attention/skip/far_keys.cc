@@ -29,7 +29,7 @@ void each_value(const Tensor& rows, int64_t row, int64_t head, const Use& use) {
 
 bool FarKeys::are_bounded(const AttentionOptions& options) {
   // The bound is that of scores without a cap: a cap makes negative scores larger.
-  if (options.tolerance == 0 || options.softcap != 0) return false;
+  if (options.tolerance == 0 || options.softcap != 0 || options.log_decay) return false;
   const Tensor table = options.buckets ? options.buckets->table : options.bias_by_distance.value_or(Tensor());
   const int64_t heads = table.defined() ? table.size(1) : std::ssize(options.alibi_slopes);
   const Biases biases = make_biases("far keys", options, 1, heads);

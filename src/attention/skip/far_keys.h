@@ -17,8 +17,8 @@ class FarKeys {
   /// text.
   static constexpr int64_t block_rows = 512;
 
-  /// Whether the weight of far keys has a bound: there is a tolerance and no softcap, and the bias of each direction of
-  /// each head falls, or the direction is closed.
+  /// Whether the weight of far keys has a bound: there is a tolerance, no softcap and no gates, and the bias of each
+  /// direction of each head falls, or the direction is closed.
   static bool are_bounded(const AttentionOptions& options);
 
   /// The options of attention over the whole text. Throws Error unless are_bounded().

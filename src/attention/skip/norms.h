@@ -15,7 +15,7 @@
 
 namespace alibi::kernels {
 
-/// Whether the rule applies: the caller allows it, and some head has a bias that falls.
+/// Whether the rule applies: the caller allows it, and there are gates, or some head has a bias that falls.
 bool skip_rule_applies(const Problem& problem);
 
 /// The part of the tolerance that each direction may use. It is reduced to cover the rounding errors of the rule that

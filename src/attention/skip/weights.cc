@@ -93,8 +93,8 @@ void WeightBounds::accumulate() {
       const auto s = static_cast<size_t>(i / problem_.heads);
       const int64_t head = i % problem_.heads, count = blocks().blocks(s);
       const HeadBias bias = problem_.bias(problem_.sequences[s], head);
-      const auto add = [&](Values& values, std::array<double, levels>& sums, Side side) {
-        const double farther = fall_in_log2(*bias.form, side) * static_cast<double>(block_rows_);
+      const auto add = [&](Values& values, std::array<double, levels>& sums, Side side, double gates = 0) {
+        const double farther = fall_in_log2(*bias.form, side) * static_cast<double>(block_rows_) + gates;
         for (size_t e = 0; e < levels; ++e) {
           sums[e] = log2_sum(sums[e] - farther, static_cast<double>(values[e]));
           values[e] = above(sums[e]);
@@ -104,7 +104,10 @@ void WeightBounds::accumulate() {
       sums.fill(nothing);
       Values* const before = &before_[at(s, head, 0)];
       before[0].fill(static_cast<float>(nothing));
-      for (int64_t block = 0; block < count; ++block) add(before[block + 1], sums, Side::before);
+      for (int64_t block = 0; block < count; ++block) {
+        add(before[block + 1], sums, Side::before,
+            bias.decay ? gates_in_log2(bias.decay, block * block_rows_ - 1, (block + 1) * block_rows_ - 1) : 0);
+      }
       if (problem_.causal) continue;
       sums.fill(nothing);
       Values* const from = &from_[at(s, head, 0)];

@@ -4,9 +4,9 @@
 //     s q k' = s q c' + s q (k - c)'  <=  s q c' + |s| |q| |k - c|
 //
 // so the remainder is exp(s q c') times a function of x = |s| |q| that is the same for all queries: the sum over the
-// keys of exp(x |k - c| + bias), where biases count from the nearest of them. Its logarithm is convex in x, so the
-// chord between two values of x is an upper bound. The logarithm is stored for some values of x. Beyond the largest of
-// them it grows no faster than the largest |k - c|. All logarithms are to base 2.
+// keys of exp(x |k - c| + bias), where biases, with gates or without, count from the nearest of them. Its logarithm is
+// convex in x, so the chord between two values of x is an upper bound. The logarithm is stored for some values of x.
+// Beyond the largest of them it grows no faster than the largest |k - c|. All logarithms are to base 2.
 #pragma once
 
 #include <algorithm>
@@ -133,6 +133,10 @@ class WeightBounds {
 /// The least fall of a bias from one key to the next, times log2(e).
 inline double fall_in_log2(const Bias& bias, Side side) {
   return std::min(bias.fall(side, 1) * std::numbers::log2e, 1e30);
+}
+/// HeadDecay::fall() times log2(e).
+inline double gates_in_log2(const HeadDecay& decay, int64_t key, int64_t to) {
+  return std::min(decay.fall(key, to) * std::numbers::log2e, 1e30);
 }
 /// A slope times log2(e), or 0 in a closed direction, whose keys are not seen.
 inline double slope_in_log2(float slope) { return fall_in_log2(LinearBias(slope, slope, true), Side::before); }

@@ -69,8 +69,10 @@ void differentiate_softmax(const Problem& problem, const Sequence& sequence, int
       for (int64_t c = n * lanes; c < (n + width) * lanes; c += lanes) {
         float* weight_at = tile.weights + y * query_rows + c;
         float* dscore_at = tile.dscores + y * query_rows + c;
-        const Float weight = exp2_of(hn::Sub(hn::Load(f, weight_at), hn::Load(f, block.lse + c)));
+        Float weight = exp2_of(hn::Sub(hn::Load(f, weight_at), hn::Load(f, block.lse + c)));
         Float dweight = hn::Load(f, dscore_at);
+        const auto hidden = hn::Eq(tile.biases.at(c, y), hn::Set(f, -std::numeric_limits<float>::infinity()));
+        if (masked) weight = hn::IfThenZeroElse(hidden, weight);  // the row's lse may be NaN
         Float used = weight;
         if (dropout) {
           const auto dropped = dropped_weights(dropout_bits(block.query_draws + c, pair_draw), second, threshold);
@@ -78,10 +80,7 @@ void differentiate_softmax(const Problem& problem, const Sequence& sequence, int
           dweight = hn::IfThenZeroElse(dropped, hn::Mul(dweight, kept));
         }
         Float dscore = hn::Mul(weight, hn::Sub(dweight, hn::Load(f, block.delta + c)));
-        if (masked) {  // dout v' may be infinity or NaN for a key that is not seen
-          const Float unseen = hn::Set(f, -std::numeric_limits<float>::infinity());
-          dscore = hn::IfThenZeroElse(hn::Eq(tile.biases.at(c, y), unseen), dscore);
-        }
+        if (masked) dscore = hn::IfThenZeroElse(hidden, dscore);  // and so may dout v'
         hn::Store(used, f, weight_at);
         hn::Store(dscore, f, dscore_at);
       }
@@ -124,6 +123,27 @@ void add_bias_gradient(const QueryBlock& block, int64_t count, bool has_sink, co
   block.bias->add_gradient(tile.biases.first, nearest, sums, gradient.data());
 }
 
+/// Adds the tile's sums of dscores to those of a head's gates: of rows to the key at their position, and minus those of
+/// columns to their key. sums[0] is that of key `first`.
+void add_gate_sums(const QueryBlock& block, int64_t key, int64_t count, const TileBuffers& tile, int64_t first,
+                   double* sums) {
+  const Floats f;
+  HWY_ALIGN float of_rows[query_rows] = {};
+  for (int64_t y = 0; y < count; ++y) {
+    const float* const dscores = tile.dscores + y * query_rows;
+    Float of_column = hn::Zero(f);
+    for (int64_t c = 0; c < block.rows; c += lanes) {
+      const Float dscore = hn::Load(f, dscores + c);
+      of_column = hn::Add(of_column, dscore);
+      hn::Store(hn::Add(hn::Load(f, of_rows + c), dscore), f, of_rows + c);
+    }
+    sums[key + y - first] -= static_cast<double>(hn::GetLane(hn::SumOfLanes(f, of_column)));
+  }
+  for (int64_t x = 0; x < block.rows; ++x) {
+    sums[block.bias.decay.key_of(block.position + x) - first] += static_cast<double>(of_rows[x]);
+  }
+}
+
 /// Multiplies the dscores by the derivatives of the scores.
 void multiply_derivatives(const Seen& seen, const TileBuffers& tile) {
   const Floats f;
@@ -139,9 +159,12 @@ void multiply_derivatives(const Seen& seen, const TileBuffers& tile) {
 
 /// Adds the gradients from one key block and one query block.
 void fold(const Problem& problem, const Sequence& sequence, int64_t key, int64_t stride, TileBuffers& tile,
-          Block& block, float* dk, float* dv, BiasGradient* gradient) {
+          Block& block, Chunk& chunk) {
   const QueryBlock& queries = block.block;
-  const int64_t count = std::min(key_rows, queries.seen.end - key);
+  const int64_t count = std::min(key_rows, queries.seen.end - key), first = chunk.key_blocks.begin * key_rows;
+  const int64_t of_group = queries.head % problem.group();
+  float* const dk = chunk.dk.get() + (key - first) * stride;
+  float* const dv = chunk.dv.get() + (key - first) * stride;
   fill_bias(queries, key, tile.biases);
   const Seen seen(queries, key, count, tile.biases);
   make_scores(problem, queries, block.q_lanes, tile.keys, stride, seen, tile.biases, tile.prefetcher, tile.weights,
@@ -149,7 +172,13 @@ void fold(const Problem& problem, const Sequence& sequence, int64_t key, int64_t
   multiply<Left::rows>(tile.values, stride, block.dout_lanes, query_rows, queries.rows,
                        KeysByLanes{seen, problem.head_dim}, tile.prefetcher, Store{tile.dscores, query_rows});
   softmax_gradient(problem, sequence, key, seen, block, tile);
-  if (gradient != nullptr) add_bias_gradient(queries, count, !problem.sinks.empty(), tile, *gradient);
+  if (!chunk.bias.empty()) {
+    add_bias_gradient(queries, count, !problem.sinks.empty(), tile, chunk.bias[static_cast<size_t>(of_group)]);
+  }
+  if (!chunk.gates.empty()) {
+    double* const sums = &chunk.gates[static_cast<size_t>(of_group * chunk.key_blocks.size() * key_rows)];
+    add_gate_sums(queries, key, count, tile, first, sums);
+  }
   if (tile.derivatives != nullptr) multiply_derivatives(seen, tile);
   multiply<Left::rows>(tile.weights, query_rows, block.dout, stride, problem.head_dim, SumsOfLanes{seen},
                        tile.prefetcher, Add{dv, stride});
@@ -248,7 +277,6 @@ void fold_blocks(const Problem& problem, const AttentionState& state, Chunk& chu
   for (int64_t key_block = any.begin; key_block < any.end; ++key_block) {
     const int64_t key = key_block * key_rows;
     const int64_t count = std::min(key_rows, sequence.keys - key);
-    const int64_t at = (key_block - chunk.key_blocks.begin) * key_rows * stride;
     bool loaded = false;
     for (Block& block : blocks) {
       if (key_block < block.visited.begin || key_block >= block.visited.end) continue;
@@ -261,9 +289,7 @@ void fold_blocks(const Problem& problem, const AttentionState& state, Chunk& chu
         }
         loaded = true;
       }
-      BiasGradient* gradient =
-          chunk.bias.empty() ? nullptr : &chunk.bias[static_cast<size_t>(block.block.head % problem.group())];
-      fold(problem, sequence, key, stride, tile, block, chunk.dk.get() + at, chunk.dv.get() + at, gradient);
+      fold(problem, sequence, key, stride, tile, block, chunk);
     }
   }
   for (const Block& block : blocks) finish(problem, sequence, stride, rows, block);

@@ -249,6 +249,9 @@ class Task {
                                  r.keys.radius_before[at], r.keys.norm_before[at] + r.keys.centre_norm);
       block.bias->beyond(Side::before, std::min(block.position, block.keys - 1) - (end - 1), block.outside ? 0 : 1,
                          query_rows, beyond);
+      for (int64_t x = 0; block.bias.decay && x < block.rows; ++x) {
+        beyond[x] -= static_cast<float>(gates_in_log2(block.bias.decay, end - 1, block.position + x));
+      }
     } else {
       const int64_t begin = key_block * key_rows, at = key_block;  // the keys from it on remain
       if (begin <= last) return false;

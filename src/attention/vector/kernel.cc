@@ -58,7 +58,8 @@ bool vector_backward(const Problem& problem, const AttentionState& state, const 
   const auto write = [&](const ChunkGroup& group, int64_t key_block) {
     vector_write_key_gradients(problem, group.chunks, key_block);
   };
-  const auto release = [](ChunkGroup& group) {
+  const auto release = [&](ChunkGroup& group) {
+    if (problem.dlog_decay != nullptr) add_gate_gradient(problem, group);
     for (Chunk& chunk : group.chunks) release_sums(chunk);
   };
   // If there are many groups, the thread that finishes the last chunk of a group writes its gradients, and the memory

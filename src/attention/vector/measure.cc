@@ -25,9 +25,10 @@ constexpr int64_t most_keys = 64;
 /// Maximum size of a row in centre_products().
 constexpr int64_t most_centre_size = 256;
 
-/// log2 of the sum over keys of 2^(x |k - c| - fall * distance), rounded up. The first key is at distance `first`, and
-/// the distance grows by `step` with each key.
-double log2_weights(const float* radii, float largest, int64_t count, float x, float fall, int64_t first, int step) {
+/// log2 of the sum over keys of 2^(x |k - c| - fall * distance - gates), rounded up. The first key is at distance
+/// `first`, and the distance grows by `step` with each key. `gates` is null without gates.
+double log2_weights(const float* radii, float largest, int64_t count, float x, float fall, int64_t first, int step,
+                    const float* gates) {
   const Floats f;
   Float sum = hn::Zero(f);
   const Float factor = hn::Set(f, x), top = hn::Set(f, largest), m = hn::Set(f, fall);
@@ -36,7 +37,9 @@ double log2_weights(const float* radii, float largest, int64_t count, float x, f
     const Float distance = hn::MulAdd(key, hn::Set(f, static_cast<float>(step)), hn::Set(f, static_cast<float>(first)));
     const Float score = hn::Mul(factor, hn::Sub(hn::Load(f, radii + y), top));
     const auto real = hn::Lt(key, hn::Set(f, static_cast<float>(count)));
-    sum = hn::Add(sum, hn::IfThenElseZero(real, exp2_of(hn::NegMulAdd(m, distance, score))));
+    Float exponent = hn::NegMulAdd(m, distance, score);
+    if (gates != nullptr) exponent = hn::Sub(exponent, hn::Load(f, gates + y));
+    sum = hn::Add(sum, hn::IfThenElseZero(real, exp2_of(exponent)));
   }
   constexpr double rounding =
       1 + 0x1p-14;  // covers the errors of the exponents (down to -126), of the powers and of the sum
@@ -72,12 +75,17 @@ void measure_block(const Problem& problem, size_t s, int64_t kv_head, int64_t bl
   for (int64_t head = kv_head * problem.group(); head < (kv_head + 1) * problem.group(); ++head) {
     const HeadBias bias = problem.bias(sequence, head);
     const WeightBounds::Values x = bounds.head(s, head).x;
+    HWY_ALIGN float gates[most_keys] = {};
+    for (int64_t y = 0; bias.decay && y < count; ++y) {
+      gates[y] = static_cast<float>(gates_in_log2(bias.decay, key + y, key + rows - 1));
+    }
     const auto fill = [&](WeightBounds::Values& values, Side side, int64_t first, int step) {
       const auto m = static_cast<float>(fall_in_log2(*bias.form, side));
       for (size_t e = 0; e < values.size(); ++e) {
-        const double bound = largest <= std::numeric_limits<float>::max()
-                                 ? log2_weights(radii, largest, count, x[e], m, first, step)
-                                 : HUGE_VAL;
+        const double bound =
+            largest <= std::numeric_limits<float>::max()
+                ? log2_weights(radii, largest, count, x[e], m, first, step, bias.decay ? gates : nullptr)
+                : HUGE_VAL;
         values[e] = static_cast<float>(bound + 0x1p-22 * std::abs(bound));
       }
     };

@@ -19,26 +19,25 @@
 HWY_BEFORE_NAMESPACE();
 namespace alibi::kernels::HWY_NAMESPACE {
 
-/// The biases of a tile. Bias and visibility depend only on the distance, and a tile has few distances: query lane x
-/// and key y of the tile are at distance first + x + (key_rows - 1) - y.
+/// The biases of a tile. Mostly, bias and visibility depend only on the distance, and a tile has few distances: query
+/// lane x and key y of the tile are at distance first + x + (key_rows - 1) - y.
 struct TileBiases {
   static constexpr int64_t size = query_rows + key_rows;
   HWY_ALIGN float values[size];  ///< log2 units; -infinity where the key is not seen
   int64_t first = 0;             ///< distance of values[0]
-  bool masked = false;           ///< whether some distance of the tile is not seen
+  bool masked = false;           ///< whether some pair of the tile is not seen
 
-  /// Query blocks outside the keys' positions have a bias for each pair, counted from the row's nearest key. Then
-  /// `values` only marks the seen distances.
-  bool outside = false;
-  HWY_ALIGN float pairs[key_rows * query_rows];
+  /// Query blocks outside the keys' positions, whose biases count from the row's nearest key, and heads with gates have
+  /// a bias for each pair, in `pairs`.
+  bool paired = false;
+  HWY_ALIGN float pairs[key_rows * query_rows];  ///< -infinity where the key is not seen
 
   /// Index of key y for the lanes from `lane` on.
   static HWY_INLINE int64_t index(int64_t lane, int64_t y) { return lane + (key_rows - 1) - y; }
 
-  HWY_INLINE Float at(int64_t lane, int64_t y) const { return hn::LoadU(Floats(), values + index(lane, y)); }
-  HWY_INLINE Float outside_at(int64_t lane, int64_t y) const {
-    return hn::Load(Floats(), pairs + y * query_rows + lane);
-  }
+  HWY_INLINE Float by_distance(int64_t lane, int64_t y) const { return hn::LoadU(Floats(), values + index(lane, y)); }
+  HWY_INLINE Float of_pair(int64_t lane, int64_t y) const { return hn::Load(Floats(), pairs + y * query_rows + lane); }
+  HWY_INLINE Float at(int64_t lane, int64_t y) const { return paired ? of_pair(lane, y) : by_distance(lane, y); }
 };
 
 /// A row outside the keys' positions has the biases of the row at the nearest key, plus a constant that is left out.
@@ -46,26 +45,51 @@ inline void fill_outside(const QueryBlock& block, int64_t key, TileBiases& biase
   const auto position = [&](int64_t x) { return std::clamp<int64_t>(block.position + x, 0, block.keys - 1); };
   float line[TileBiases::size];
   block.bias->tile(position(0) - key - (key_rows - 1), 0, TileBiases::size, 1, line);
-  std::fill_n(biases.values, TileBiases::size, 0.0f);
   for (int64_t y = 0; y < key_rows; ++y) {
     for (int64_t x = 0; x < query_rows; ++x) {
-      biases.pairs[y * query_rows + x] = line[TileBiases::index(position(x) - position(0), y)];
+      biases.pairs[y * query_rows + x] = block.bias.sees(block.position + x - key - y)
+                                             ? line[TileBiases::index(position(x) - position(0), y)]
+                                             : -std::numeric_limits<float>::infinity();
     }
   }
 }
 
-inline void fill_bias(const QueryBlock& block, int64_t key, TileBiases& biases) {
+/// Adds the gates to the biases of pairs: the sum of the gates up to the row, less that up to the key. Both count from
+/// one key between the rows and the keys, so that no digits cancel. In a tile on the diagonal there is no such key, and
+/// sharp gates are summed for each pair.
+inline void add_gates(const QueryBlock& block, int64_t key, TileBiases& biases) {
+  constexpr double unit = std::numbers::log2e;
+  constexpr float sharp = 8;  // differences of smaller sums are precise enough
+  const Floats f;
+  const HeadDecay& decay = block.bias.decay;
+  const int64_t last_key = key + key_rows - 1, base = std::min(last_key, block.position);
+  HWY_ALIGN float rows[query_rows];
+  HWY_ALIGN float keys[key_rows];
+  decay.sums(base, block.position, query_rows, unit, rows);
+  decay.sums(base, key, key_rows, unit, keys);
+  const float least = std::min(rows[query_rows - 1], keys[key_rows - 1]);
+  const bool by_pair = last_key > block.position && !(std::max(keys[0], 0.0f) - least < sharp);
+  for (int64_t y = 0; y < key_rows; ++y) {
+    HWY_ALIGN float between[query_rows];
+    if (by_pair) decay.sums(key + y, block.position, query_rows, unit, between);
+    for (int64_t c = 0; c < query_rows; c += lanes) {
+      float* const at = biases.pairs + y * query_rows + c;
+      const Float gates = by_pair ? hn::Load(f, between + c) : hn::Sub(hn::Load(f, rows + c), hn::Set(f, keys[y]));
+      hn::Store(hn::Add(block.outside ? hn::Load(f, at) : biases.by_distance(c, y), gates), f, at);
+    }
+  }
+  if (decay.document(block.position + block.rows - 1) <= key) return;
+  biases.masked = true;
+  for (int64_t x = 0; x < block.rows; ++x) {
+    const int64_t hidden = std::min(decay.document(block.position + x) - key, key_rows);
+    for (int64_t y = 0; y < hidden; ++y) biases.pairs[y * query_rows + x] = -std::numeric_limits<float>::infinity();
+  }
+}
+
+inline void fill_by_distance(const HeadBias& bias, TileBiases& biases) {
   const Floats f;
   const Ints i;
-  const HeadBias& bias = block.bias;
-  biases.first = block.position - key - (key_rows - 1);
-  biases.outside = block.outside;
-  biases.masked = biases.first < bias.least || biases.first + TileBiases::size - 2 > bias.most;
-  if (block.outside) {
-    fill_outside(block, key, biases);
-  } else {
-    bias->tile(biases.first, 0, TileBiases::size, 1, biases.values);
-  }
+  bias->tile(biases.first, 0, TileBiases::size, 1, biases.values);
   if (!biases.masked) return;
   const auto least =
       hn::Set(i, static_cast<int32_t>(std::clamp<int64_t>(bias.least - biases.first, -1, TileBiases::size)));
@@ -78,6 +102,19 @@ inline void fill_bias(const QueryBlock& block, int64_t key, TileBiases& biases) 
     const Float value = hn::Load(f, biases.values + r);
     hn::Store(hn::IfThenElse(hn::RebindMask(f, not_seen), unseen, value), f, biases.values + r);
   }
+}
+
+inline void fill_bias(const QueryBlock& block, int64_t key, TileBiases& biases) {
+  const HeadBias& bias = block.bias;
+  biases.first = block.position - key - (key_rows - 1);
+  biases.paired = block.outside || bias.decay;
+  biases.masked = biases.first < bias.least || biases.first + TileBiases::size - 2 > bias.most;
+  if (block.outside) {
+    fill_outside(block, key, biases);
+  } else {
+    fill_by_distance(bias, biases);
+  }
+  if (bias.decay) add_gates(block, key, biases);
 }
 
 /// The keys of a tile that its lanes see, in whole register tiles. Lane x sees key y if low <= x - y <= high.
@@ -146,8 +183,8 @@ HWY_INLINE void zero_unseen(float* tile, int64_t lane, int64_t width, Range seen
 }
 
 /// How q k' becomes a score. `open`: no key of the tile is masked. `masked`: keys that are not seen score -infinity,
-/// even if they contain NaN. `outside`: as `masked`, with the bias of query blocks outside the keys' positions.
-enum class Tail { open, masked, outside };
+/// even if they contain NaN. `paired`: as `masked`, with a bias for each pair.
+enum class Tail { open, masked, paired };
 
 template <Tail tail>
 struct StoreScores {
@@ -160,9 +197,8 @@ struct StoreScores {
   HWY_INLINE void operator()(int64_t r, int64_t c, Float product) const {
     const Floats f;
     const int64_t row = row0 + r, column = column0 + c;
-    const Float bias = biases->at(column, row);
-    Float score =
-        hn::MulAdd(product, hn::Set(f, scale), tail == Tail::outside ? biases->outside_at(column, row) : bias);
+    const Float bias = tail == Tail::paired ? biases->of_pair(column, row) : biases->by_distance(column, row);
+    Float score = hn::MulAdd(product, hn::Set(f, scale), bias);
     if (tail != Tail::open) {
       const Float unseen = hn::Set(f, -std::numeric_limits<float>::infinity());
       score = hn::IfThenElse(hn::Eq(bias, unseen), unseen, score);
@@ -185,8 +221,9 @@ inline void cap_scores(const Problem& problem, const Seen& seen, const TileBiase
       for (int64_t c = n * lanes; c < (n + width) * lanes; c += lanes) {
         const int64_t at = y * query_rows + c;
         const Float tanh = hn::Tanh(f, hn::Mul(hn::Load(f, scores + at), factor));
-        const auto hidden = hn::Eq(biases.at(c, y), unseen);
-        const Float score = hn::MulAdd(tanh, cap, biases.outside ? biases.outside_at(c, y) : biases.at(c, y));
+        const Float bias = biases.at(c, y);
+        const auto hidden = hn::Eq(bias, unseen);
+        const Float score = hn::MulAdd(tanh, cap, bias);
         hn::Store(hn::IfThenElse(hidden, unseen, score), f, scores + at);
         if (derivatives == nullptr) continue;
         hn::Store(hn::IfThenZeroElse(hidden, hn::NegMulAdd(tanh, tanh, hn::Set(f, 1.0f))), f, derivatives + at);
@@ -208,8 +245,8 @@ inline void make_scores(const Problem& problem, const QueryBlock& block, const f
   if (problem.softcap > 0) {
     product(Store{scores, query_rows});
     cap_scores(problem, seen, biases, scores, derivatives);
-  } else if (biases.outside) {
-    product(StoreScores<Tail::outside>{scores, &biases, scale});
+  } else if (biases.paired) {
+    product(StoreScores<Tail::paired>{scores, &biases, scale});
   } else if (biases.masked) {
     product(StoreScores<Tail::masked>{scores, &biases, scale});
   } else {

@@ -144,11 +144,45 @@ void allocate_sums(const Problem& problem, Chunk& chunk) {
     const std::shared_ptr<void> memory = core::allocate(static_cast<size_t>(floats) * sizeof(float), true);
     *sum = {memory, static_cast<float*>(memory.get())};
   }
+  if (problem.dlog_decay != nullptr) {
+    chunk.gates.assign(static_cast<size_t>(problem.group() * chunk.key_blocks.size() * key_rows), 0.0);
+  }
 }
 
 void release_sums(Chunk& chunk) {
   chunk.dk.reset();
   chunk.dv.reset();
+  chunk.gates = {};
+}
+
+void add_gate_gradient(const Problem& problem, const ChunkGroup& group) {
+  // The gate of key t is in the scores of rows i and keys j with i >= t > j: the sum of dS over these pairs is that of
+  // the rows from t on, less that of the columns from t on.
+  const Chunk& first = group.chunks.front();
+  const Sequence& sequence = problem.sequences[first.sequence];
+  std::vector<double> of_keys(static_cast<size_t>(group.key_blocks * key_rows));
+  for (int64_t g = 0; g < problem.group(); ++g) {
+    std::fill(of_keys.begin(), of_keys.end(), 0.0);
+    for (const Chunk& chunk : group.chunks) {
+      const int64_t count = chunk.key_blocks.size() * key_rows;
+      for (int64_t i = 0; i < count; ++i) {
+        of_keys[static_cast<size_t>(chunk.key_blocks.begin * key_rows + i)] +=
+            chunk.gates[static_cast<size_t>(g * count + i)];
+      }
+    }
+    const int64_t head = first.kv_head * problem.group() + g;
+    const HeadDecay decay = problem.bias(sequence, head).decay;
+    double sum = 0;
+    for (int64_t key = sequence.keys - 1; key >= 0; --key) {
+      sum += of_keys[static_cast<size_t>(key)];
+      if (decay.document(key) == key) {  // no pair reaches over it
+        sum = 0;
+        continue;
+      }
+      const int64_t row = sequence.batch * problem.keys + sequence.key_begin + key;
+      problem.dlog_decay[row * problem.heads + head] += static_cast<float>(sum);
+    }
+  }
 }
 
 }  // namespace alibi::kernels

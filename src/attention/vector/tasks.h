@@ -75,6 +75,9 @@ struct Chunk {
   int64_t work = 0;
   std::shared_ptr<float> dk, dv;   ///< [key_blocks * key_rows][head_dim rounded up to 16]
   std::vector<BiasGradient> bias;  ///< one for each head of the group; empty if the caller does not want the gradient
+  /// [heads of the group][key_blocks * key_rows]: of the gradients of the scores, the sum of a key's own row less that
+  /// of its column; empty if the caller does not want the gradient of the gates.
+  std::vector<double> gates;
 };
 
 /// The chunks of one key/value head of one sequence.
@@ -97,6 +100,8 @@ std::vector<std::pair<ChunkGroup*, Chunk*>> chunk_tasks(std::vector<ChunkGroup>&
 
 void allocate_sums(const Problem& problem, Chunk& chunk);
 void release_sums(Chunk& chunk);
+/// Adds the gradient of a group's gates to Problem::dlog_decay, from the sums of its chunks in order.
+void add_gate_gradient(const Problem& problem, const ChunkGroup& group);
 
 // The tasks, each compiled for every instruction set.
 

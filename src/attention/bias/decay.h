@@ -1,0 +1,71 @@
+// A bias that the keys choose (Forgetting Transformer, Lin et al. 2025). Key t of a head has a gate, log f_t <= 0, and
+// the score of query i and key j has the sum of log f_t over t in (j, i], which is 0 for the query's own key. A gate of
+// -infinity begins a document: queries from its key on do not see the keys before it. ALiBi is log f_t = -slope.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "alibi/tensor.h"
+
+namespace alibi::kernels {
+
+/// The gates of one head of one sequence: their sums, in which -infinity counts as 0, and where documents begin. A
+/// query past the last key counts as one at the last key.
+class HeadDecay {
+ public:
+  HeadDecay() = default;
+  HeadDecay(const double* high, const double* low, const int32_t* documents, int64_t keys)
+      : high_(high), low_(low), documents_(documents), keys_(keys) {}
+
+  /// False for a head without gates.
+  explicit operator bool() const { return keys_ > 0; }
+
+  int64_t key_of(int64_t position) const { return std::clamp<int64_t>(position, 0, keys_ - 1); }
+  /// The first key of the document of a position.
+  int64_t document(int64_t position) const { return documents_[key_of(position)]; }
+  /// The sum of the gates over (from, to], or minus that over (to, from].
+  double sum(int64_t from, int64_t to) const {
+    const int64_t i = key_of(to), j = key_of(from);
+    return (high_[i] - high_[j]) + (low_[i] - low_[j]);
+  }
+  /// By how much the gates weaken keys at `key` and before it until they reach `to`, a later key: minus the sum over
+  /// (key, to], or infinity if a document begins between.
+  double fall(int64_t key, int64_t to) const { return document(to) > key_of(key) ? HUGE_VAL : -sum(key, to); }
+  /// values[i] = unit * sum(from, first + i)
+  void sums(int64_t from, int64_t first, int64_t count, double unit, float* values) const;
+
+ private:
+  const double *high_ = nullptr, *low_ = nullptr;  // each running sum is high + low, so that its differences are exact
+  const int32_t* documents_ = nullptr;             // to float64, whatever came before
+  int64_t keys_ = 0;
+};
+
+/// The gates of a call.
+class Decays {
+ public:
+  /// The rows of a sequence's keys in the tensor.
+  struct Rows {
+    int64_t batch = 0, first = 0, count = 0;
+  };
+  /// `log_decay` is float32 [batch, keys, heads]. Throws Error that names a gate that is not a number from -2^40 to 0
+  /// or -infinity.
+  Decays(const char* operation, const Tensor& log_decay, const std::vector<Rows>& sequences);
+
+  HeadDecay head(int64_t sequence, int64_t head) const {
+    const auto s = static_cast<size_t>(sequence);
+    const size_t at = base_[s] + static_cast<size_t>(head * counts_[s]);
+    return {&high_[at], &low_[at], &documents_[at], counts_[s]};
+  }
+
+ private:
+  std::vector<size_t> base_;     // first index of each sequence in the arrays below, [heads][keys] each
+  std::vector<int64_t> counts_;  // keys of each sequence
+  std::vector<double> high_, low_;
+  std::vector<int32_t> documents_;
+};
+
+}  // namespace alibi::kernels

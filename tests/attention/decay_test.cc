@@ -1,0 +1,325 @@
+// Forget gates (AttentionOptions::log_decay), against the reference and against calls that must give the same.
+#include <cmath>
+#include <functional>
+#include <map>
+
+#include "alibi/kv_cache.h"
+#include "alibi/sequence_parallel.h"
+#include "attention/cases.h"
+
+namespace alibi::kernels {
+namespace {
+
+using namespace test;
+
+constexpr float document = -std::numeric_limits<float>::infinity();
+
+enum class Gates : int64_t { mild, strong, sharp, documents };
+
+/// Random gates [batch, keys, heads]. Sharp ones are far larger than what differences of float32 sums could hold.
+Tensor random_gates(const Shape& shape, uint64_t seed, Gates kind) {
+  Tensor gates(shape);
+  const core::Random random(seed);
+  for (int64_t i = 0; i < gates.elements(); ++i) {
+    const float u = random.uniform(static_cast<uint64_t>(2 * i)),
+                pick = random.uniform(static_cast<uint64_t>(2 * i + 1));
+    float& gate = gates.data<float>()[i];
+    gate = -u * (kind == Gates::strong ? 2.0f : 0.05f);
+    if (kind == Gates::sharp && pick < 0.03f) gate = pick < 0.01f ? -1e9f : -3000 * u;
+    if (kind == Gates::documents && pick < 0.02f) gate = document;
+  }
+  return gates;
+}
+
+/// The same values within a wider tensor.
+Tensor strided(const Tensor& gates) {
+  Tensor wide({gates.size(0), gates.size(1), gates.size(2) + 3});
+  Tensor part = wide.slice(2, 2, gates.size(2) + 2);
+  part.copy_from(gates);
+  return part;
+}
+
+struct Results {
+  Tensor out, lse, dq, dk, dv, dgates;
+};
+
+Results results_of(const AttentionCase& c, AttentionTensors& t) {
+  Tensor dgates({c.batch, c.keys, c.heads});
+  t.forward(c.options);
+  t.backward(c.options, {.dlog_decay = c.options.log_decay ? &dgates : nullptr});
+  return {t.out.clone(), t.state.lse.clone(), t.dq.clone(), t.dk.clone(), t.dv.clone(), dgates};
+}
+
+/// Random cases with every option that gates may be combined with.
+std::vector<AttentionCase> cases_with_gates(int count, uint64_t seed) {
+  std::vector<AttentionCase> cases = random_cases(count, seed);
+  const core::Random random(seed + 1);
+  uint64_t at = 0;
+  for (AttentionCase& c : cases) {
+    AttentionOptions& options = c.options;
+    options.causal = true;
+    options.alibi_slopes_after.clear();
+    options.sliding_window_after = 0;
+    if (options.query_offset == 0 && random.below(at++, 2) == 0) options.query_offset.reset();
+    c.dtype = random.below(at++, 2) == 0   ? DType::float32
+              : random.below(at++, 2) == 0 ? DType::bfloat16
+                                           : DType::float16;
+    // The scores of a row with one key have no gradient; with dropout the kernels find its rounding.
+    if (random.below(at++, 4) == 0 && c.keys > 1 && options.sliding_window != 1) options.dropout_p = 0.2f;
+    if (random.below(at++, 3) == 0) options.tolerance = 0x1p-24f;
+    const auto kind = static_cast<Gates>(random.below(at++, 4));
+    Tensor gates = random_gates({c.batch, c.keys, c.heads}, c.seed + 7, kind);
+    if (c.batch == 1 && c.queries > 40 && c.keys > 40 && random.below(at++, 2) == 0) {
+      const auto queries = static_cast<int32_t>(c.queries), keys = static_cast<int32_t>(c.keys);
+      options.cu_seqlens_q = {0, 1, 30, 30, queries};
+      options.cu_seqlens_k = {0, 11, 40, keys, keys};
+      if (std::ssize(options.alibi_slopes) > c.heads) options.alibi_slopes.resize(static_cast<size_t>(c.heads));
+    } else if (random.below(at++, 4) == 0) {
+      for (int64_t b = 0; b < c.batch; ++b) {
+        options.seqused_k.push_back(static_cast<int32_t>(c.keys - b));
+        options.leftpad_k.push_back(static_cast<int32_t>(std::min<int64_t>(c.keys - b, b + 1)));
+      }
+    }
+    options.log_decay = random.below(at++, 2) == 0 ? gates : strided(gates);
+  }
+  return cases;
+}
+
+TEST(AttentionDecay, RandomCasesEqualTheReference) {
+  const std::vector<Isa> isas = available_isas();
+  const RuntimeGuard guard;
+  std::map<DType, double> worst, worst_of_gates;
+  size_t number = 0;
+  for (const AttentionCase& c : cases_with_gates(300, 9000)) {
+    SCOPED_TRACE(c.name());
+    set_isa(isas[number++ % isas.size()]);
+    AttentionTensors t(c);
+    std::vector<double> out, lse;
+    attention_reference(t.q, t.k, t.v, c.options, out, &lse);
+    AttentionReferenceGradients expected;
+    attention_backward_reference(t.dout, t.q, t.k, t.v, c.options, expected);
+    const Results found = results_of(c, t);
+    const double tolerance = c.dtype == DType::float32 ? 5e-6 : 2e-2;
+    const auto check_one = [&](const char* name, const Tensor& of, const std::vector<double>& right) {
+      double scale = 1;
+      for (const double x : right) scale = std::isfinite(x) ? std::max(scale, std::abs(x)) : scale;
+      const double diff = max_abs_diff(doubles(of), right) / scale;
+      EXPECT_TRUE(diff <= tolerance) << name << " differs by " << diff;
+      double& most = (std::string(name) == "dgates" ? worst_of_gates : worst)[c.dtype];
+      most = std::max(most, diff);
+    };
+    check_one("out", found.out, out);
+    check_one("lse", found.lse, lse);
+    check_one("dq", found.dq, expected.dq);
+    check_one("dk", found.dk, expected.dk);
+    check_one("dv", found.dv, expected.dv);
+    check_one("dgates", found.dgates, expected.dlog_decay);
+  }
+  for (const DType dtype : {DType::float32, DType::bfloat16, DType::float16}) {
+    RecordProperty(std::string("worst_") + name_of(dtype), fmt::format("{:.2e}", worst[dtype]));
+    RecordProperty(std::string("worst_gates_") + name_of(dtype), fmt::format("{:.2e}", worst_of_gates[dtype]));
+  }
+}
+
+/// Two heads with one key/value head, long enough for several blocks and chunks.
+AttentionCase a_case(int64_t length = 500) {
+  return {.queries = length, .keys = length, .heads = 2, .kv_heads = 1, .head_dim = 16};
+}
+
+TEST(AttentionDecay, ConstantGatesAreAlibi) {
+  AttentionCase slopes = a_case(), gates = a_case();
+  slopes.options.alibi_slopes = {0.25f, 0.01f};
+  gates.options.log_decay = Tensor({1, 500, 2});
+  for (int64_t i = 0; i < 1000; ++i) gates.options.log_decay->data<float>()[i] = i % 2 == 0 ? -0.25f : -0.01f;
+  AttentionTensors t(slopes);
+  for (const float tolerance : {0.0f, 0x1p-24f}) {
+    slopes.options.tolerance = gates.options.tolerance = tolerance;
+    const Results expected = results_of(slopes, t);
+    const AttentionStats visited = t.state.stats;
+    const Results found = results_of(gates, t);
+    EXPECT_EQ(t.state.stats.blocks_total, visited.blocks_total);
+    EXPECT_EQ(t.state.stats.blocks_visited, visited.blocks_visited);
+    EXPECT_LE(max_abs_diff(found.lse, expected.lse), 2e-6);
+    for (const auto& [a, b] : {std::pair{&found.out, &expected.out},
+                               {&found.dq, &expected.dq},
+                               {&found.dk, &expected.dk},
+                               {&found.dv, &expected.dv}}) {
+      EXPECT_LE(max_abs_diff(*a, *b), 5e-6);
+    }
+    // The gradient of a slope is that of minus all gates of its head.
+    Tensor dslopes({2});
+    t.forward(slopes.options);
+    t.backward(slopes.options, {.dslopes = &dslopes});
+    const std::vector<double> of_gates = doubles(found.dgates), of_slopes = doubles(dslopes);
+    for (size_t head = 0; head < 2; ++head) {
+      double sum = 0;
+      for (size_t i = head; i < of_gates.size(); i += 2) sum -= of_gates[i];
+      EXPECT_NEAR(sum, of_slopes[head], 1e-4 * (1 + std::abs(of_slopes[head])));
+    }
+  }
+}
+
+TEST(AttentionDecay, GatesOfZeroAreNoBias) {
+  AttentionCase none = a_case(200), zeros = a_case(200);
+  zeros.options.log_decay = Tensor({1, 200, 2});
+  AttentionTensors t(none);
+  for_each_isa([&] {
+    const Results expected = results_of(none, t), found = results_of(zeros, t);
+    EXPECT_TRUE(same_bits(found.out, expected.out));
+    EXPECT_TRUE(same_bits(found.lse, expected.lse));
+    EXPECT_TRUE(same_bits(found.dq, expected.dq));
+    EXPECT_TRUE(same_bits(found.dk, expected.dk));
+    EXPECT_TRUE(same_bits(found.dv, expected.dv));
+  });
+}
+
+TEST(AttentionDecay, DocumentsArePackedSequences) {
+  const std::vector<int32_t> begins = {0, 1, 50, 64, 130, 131, 259, 500};
+  AttentionCase packed = a_case(), documents = a_case();
+  packed.options.alibi_slopes = documents.options.alibi_slopes = {0.1f, 0.002f};
+  packed.options.log_decay = random_gates({1, 500, 2}, 3, Gates::mild);
+  documents.options.log_decay = packed.options.log_decay->clone();
+  packed.options.cu_seqlens_q = packed.options.cu_seqlens_k = begins;
+  for (size_t i = 1; i + 1 < begins.size(); ++i)
+    documents.options.log_decay->slice(1, begins[i], begins[i] + 1).fill(document);
+  AttentionTensors t(packed);
+  t.k.slice(1, 131, 132).fill(std::numeric_limits<float>::quiet_NaN());  // is not seen after its document
+  t.v.slice(1, 130, 131).fill(std::numeric_limits<float>::infinity());
+  for (const float tolerance : {0.0f, 0x1p-24f}) {
+    packed.options.tolerance = documents.options.tolerance = tolerance;
+    const Results expected = results_of(packed, t), found = results_of(documents, t);
+    int64_t total = 0;  // blocks from that of the document's first key to that of the row
+    for (int64_t row = 0; row < 500; row += 48) {
+      const int64_t begin = *(std::upper_bound(begins.begin(), begins.end(), static_cast<int32_t>(row)) - 1);
+      total += 2 * ((std::min<int64_t>(row + 47, 499)) / 64 - begin / 64 + 1);
+    }
+    EXPECT_EQ(t.state.stats.blocks_total, total);
+    for (const auto& [a, b] : {std::pair{&found.out, &expected.out},
+                               {&found.lse, &expected.lse},
+                               {&found.dq, &expected.dq},
+                               {&found.dk, &expected.dk},
+                               {&found.dv, &expected.dv},
+                               {&found.dgates, &expected.dgates}}) {
+      for (const auto& [first, last] : {std::pair<int64_t, int64_t>{0, 130}, {259, 500}}) {
+        if (a == &found.lse) {
+          EXPECT_LE(max_abs_diff(a->slice(2, first, last), b->slice(2, first, last)), 1e-6);
+        } else {
+          EXPECT_LE(max_abs_diff(a->slice(1, first, last), b->slice(1, first, last)), 5e-6);
+        }
+      }
+    }
+    for (size_t i = 1; i + 1 < begins.size(); ++i) {
+      EXPECT_EQ(max_abs(doubles(found.dgates.slice(1, begins[i], begins[i] + 1))), 0);
+    }
+  }
+}
+
+TEST(AttentionDecay, GradientIsThatOfTheForwardPass) {
+  AttentionCase c{.queries = 21, .keys = 24, .heads = 2, .kv_heads = 1, .head_dim = 8};
+  c.options.alibi_slopes = {0.1f, 0};
+  c.options.softcap = 3;
+  c.options.query_offset = 9;  // the last queries are past the last key
+  const AttentionTensors t(c);
+  // Steps of float32 gates, with the derivative of the float64 reference.
+  Tensor gates = random_gates({1, 24, 2}, 5, Gates::strong);
+  for (int64_t i = 0; i < gates.elements(); ++i) gates.data<float>()[i] -= 0.1f;
+  c.options.log_decay = gates;
+  AttentionReferenceGradients expected;
+  attention_backward_reference(t.dout, t.q, t.k, t.v, c.options, expected);
+  const std::vector<double> dout = doubles(t.dout);
+  for (int64_t i = 0; i < gates.elements(); ++i) {
+    constexpr float step = 0x1p-10f;
+    float& gate = gates.data<float>()[i];
+    const float at = gate;
+    std::vector<double> above, below;
+    gate = at + step;
+    const double up = static_cast<double>(gate);
+    attention_reference(t.q, t.k, t.v, c.options, above);
+    gate = at - step;
+    const double width = up - static_cast<double>(gate);
+    attention_reference(t.q, t.k, t.v, c.options, below);
+    gate = at;
+    EXPECT_NEAR(expected.dlog_decay[static_cast<size_t>(i)], (test::dot(dout, above) - test::dot(dout, below)) / width,
+                2e-5);
+  }
+}
+
+TEST(AttentionDecay, SameBitsAtAnyThreadCount) {
+  for (const float tolerance : {0.0f, 0x1p-24f}) {
+    AttentionCase c{.batch = 2, .queries = 700, .keys = 700, .heads = 4, .kv_heads = 2, .head_dim = 16};
+    c.options.log_decay = random_gates({2, 700, 4}, 2, Gates::documents);
+    c.options.tolerance = tolerance;
+    expect_same_bits_at_any_thread_count([&] {
+      AttentionTensors t(c);
+      const Results r = results_of(c, t);
+      return std::vector<Tensor>{r.out, r.lse, r.dq, r.dk, r.dv, r.dgates};
+    });
+  }
+}
+
+TEST(AttentionDecay, IsPreciseAtAMillionPositions) {
+  // The last rows of a long context, with gates before them that would leave no digits to float32 sums.
+  constexpr int64_t length = 1 << 20, queries = 5;
+  AttentionCase c{.queries = queries, .keys = length, .heads = 2, .kv_heads = 1, .head_dim = 4};
+  Tensor gates({1, length, 2});
+  const core::Random random(4);
+  for (int64_t i = 0; i < length; ++i) {
+    const float u = random.uniform(static_cast<uint64_t>(i));
+    gates.data<float>()[2 * i] = i < length - 5000 ? -1000 * u : -0.002f * u;
+    gates.data<float>()[2 * i + 1] = -1e-6f * u;
+  }
+  c.options.log_decay = gates;
+  AttentionTensors t(c);
+  std::vector<double> out, lse;
+  attention_reference(t.q, t.k, t.v, c.options, out, &lse);
+  for (const float tolerance : {0.0f, 0x1p-24f}) {
+    c.options.tolerance = tolerance;
+    t.forward(c.options);
+    EXPECT_LE(max_abs_diff(t.state.lse, lse), 2e-6);
+    EXPECT_LE(max_abs_diff(t.out, out), 2e-6);
+    EXPECT_EQ(t.state.stats.blocks_visited<t.state.stats.blocks_total, tolerance> 0);
+  }
+}
+
+TEST(AttentionDecay, Errors) {
+  const auto expect = [](const std::function<void(AttentionCase&)>& change, const char* part) {
+    AttentionCase c{.batch = 2, .queries = 5, .keys = 7, .heads = 4, .kv_heads = 2};
+    c.options.log_decay = Tensor({2, 7, 4});
+    change(c);
+    AttentionTensors t(c);
+    expect_error([&] { t.forward(c.options); }, part);
+  };
+  const auto gate_of = [](float value) {
+    return [value](AttentionCase& c) { c.options.log_decay->data<float>()[28 + 4 * 3 + 2] = value; };
+  };
+  expect(gate_of(1e-3f), "log_decay[1][3][2] is 0.001, expected -2^40 to 0");
+  expect(gate_of(std::numeric_limits<float>::quiet_NaN()), "log_decay[1][3][2] is nan");
+  expect(gate_of(-2e12f), "log_decay[1][3][2] is -2000000000000");
+  expect(
+      [](AttentionCase& c) {
+        c.options.log_decay = Tensor({2, 7, 2});
+      },
+      "log_decay has shape [2, 7, 2], expected float32 [2, 7, 4]");
+  expect([](AttentionCase& c) { c.options.log_decay = Tensor({2, 7, 4}, DType::bfloat16); }, "log_decay has shape");
+  expect([](AttentionCase& c) { c.options.log_decay = Tensor(); }, "log_decay has shape");
+  expect([](AttentionCase& c) { c.options.causal = false; }, "attention is not causal");
+
+  AttentionCase c{.queries = 64, .keys = 64, .heads = 2, .kv_heads = 2};
+  c.options.log_decay = Tensor({1, 64, 2});
+  AttentionTensors t(c);
+  KvCache cache(1, 2, 16);
+  cache.append(t.k, t.v);
+  Tensor one = Tensor::empty({1, 1, 2, 16});
+  const Tensor q = t.q.slice(1, 63, 64);
+  expect_error([&] { attention_decode(q, cache, c.options, one); }, "[attention_decode] log_decay is set");
+  expect_error([&] { cached_attention(q, cache, c.options, one); }, "[cached_attention] log_decay is set");
+  expect_error([&] { score_error(q, cache, c.options); }, "[score_error] log_decay is set");
+  expect_error([&] { attention_over_ranks({}, 64, t.q, t.k, t.v, c.options, t.out); }, "log_decay is set");
+  t.forward(c.options);
+  Tensor wrong({1, 64, 1}), right({1, 64, 2});
+  expect_error([&] { t.backward(c.options, {.dlog_decay = &wrong}); }, "dlog_decay has shape [1, 64, 1]");
+  expect_error([&] { t.backward({}, {.dlog_decay = &right}); }, "log_decay is not");
+}
+
+}  // namespace
+}  // namespace alibi::kernels
