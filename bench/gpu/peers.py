@@ -58,7 +58,8 @@ class COptions(ctypes.Structure):
                 ("softcap", ctypes.c_float), ("reserved", ctypes.c_int32), ("block_table", ctypes.c_void_p),
                 ("block_table_pages", ctypes.c_int64), ("seqused_k", ctypes.c_void_p), ("seqused_k_count", ctypes.c_size_t),
                 ("leftpad_k", ctypes.c_void_p), ("leftpad_k_count", ctypes.c_size_t),
-                ("sinks", ctypes.c_void_p), ("sinks_count", ctypes.c_size_t)]
+                ("sinks", ctypes.c_void_p), ("sinks_count", ctypes.c_size_t),
+                ("log_decay", ctypes.c_void_p), ("log_decay_count", ctypes.c_size_t)]
 
 
 class Alibi:
@@ -103,7 +104,7 @@ class Alibi:
                                                         self.view(out), self.state))
                 self.check(self.library.alibi_attention_backward(
                     self.view(dout), self.view(q), self.view(k), self.view(v), self.view(out), self.state,
-                    ctypes.byref(options), self.view(dq), self.view(dk), self.view(dv), None, None, None))
+                    ctypes.byref(options), self.view(dq), self.view(dk), self.view(dv), None, None, None, None))
                 return out, dq, dk, dv
 
             return forward, both

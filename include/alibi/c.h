@@ -89,6 +89,9 @@ typedef struct alibi_attention_options {
   size_t leftpad_k_count;
   const float* sinks; /* a logit for each head that joins the softmax without a value, -infinity: none; null: none */
   size_t sinks_count;
+  const float* log_decay; /* forget gates: log f_t <= 0 of each key and query head, contiguous [batch, keys, heads], in
+                           * memory of the CPU; -infinity begins a document; null: none */
+  size_t log_decay_count;
 } alibi_attention_options;
 
 static inline alibi_attention_options alibi_attention_options_default(void) {
@@ -138,13 +141,14 @@ ALIBI_API alibi_status alibi_attention(const alibi_tensor* q, const alibi_tensor
                                        alibi_attention_state* state);
 
 /* state is that of alibi_attention with the same inputs and options. dq, dk and dv are overwritten. dbuckets
- * [num_buckets, heads], dslopes [alibi_slopes_count] and dsinks [heads] are added to; each may be null. */
+ * [num_buckets, heads], dslopes [alibi_slopes_count], dsinks [heads] and dlog_decay [log_decay_count] are
+ * added to; each may be null. */
 ALIBI_API alibi_status alibi_attention_backward(const alibi_tensor* dout, const alibi_tensor* q, const alibi_tensor* k,
                                                 const alibi_tensor* v, const alibi_tensor* out,
                                                 const alibi_attention_state* state,
                                                 const alibi_attention_options* options, const alibi_tensor* dq,
                                                 const alibi_tensor* dk, const alibi_tensor* dv, float* dbuckets,
-                                                float* dslopes, float* dsinks);
+                                                float* dslopes, float* dsinks, float* dlog_decay);
 
 /* Writes new keys and values k and v [batch, new, kv_heads, head_dim] into the rows from cache_seqlens[b] on of each
  * batch entry of k_cache and v_cache: [batch, rows, kv_heads, head_dim], or with a block_table (as in

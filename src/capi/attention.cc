@@ -129,7 +129,7 @@ alibi_status alibi_attention_backward(const alibi_tensor* dout, const alibi_tens
                                       const alibi_tensor* v, const alibi_tensor* out,
                                       const alibi_attention_state* state, const alibi_attention_options* options,
                                       const alibi_tensor* dq, const alibi_tensor* dk, const alibi_tensor* dv,
-                                      float* dbuckets, float* dslopes, float* dsinks) {
+                                      float* dbuckets, float* dslopes, float* dsinks, float* dlog_decay) {
   return guarded([&] {
     constexpr const char* operation = "alibi_attention_backward";
     const auto [device, stream] = to_place(operation, options);
@@ -141,7 +141,7 @@ alibi_status alibi_attention_backward(const alibi_tensor* dout, const alibi_tens
     const AttentionOptions settings = to_options(operation, options, q_view);
     Tensor dq_view = to_tensor(operation, "dq", dq, device), dk_view = to_tensor(operation, "dk", dk, device);
     Tensor dv_view = to_tensor(operation, "dv", dv, device);
-    Tensor dtable, dslopes_view, dsinks_view;
+    Tensor dtable, dslopes_view, dsinks_view, dlog_decay_view;
     AttentionBiasGradients bias_gradients;
     if (dbuckets != nullptr) {
       check(settings.buckets.has_value(), "[{}] dbuckets is given, but buckets is not; set both or neither", operation);
@@ -159,6 +159,12 @@ alibi_status alibi_attention_backward(const alibi_tensor* dout, const alibi_tens
       check(!settings.sinks.empty(), "[{}] dsinks is given, but sinks is not; set both or neither", operation);
       dsinks_view = Tensor::view(dsinks, {std::ssize(settings.sinks)}, DType::float32, {}, device);
       bias_gradients.dsinks = &dsinks_view;
+    }
+    if (dlog_decay != nullptr) {
+      check(settings.log_decay.has_value(), "[{}] dlog_decay is given, but log_decay is not; set both or neither",
+            operation);
+      dlog_decay_view = Tensor::view(dlog_decay, settings.log_decay->shape());
+      bias_gradients.dlog_decay = &dlog_decay_view;
     }
     AttentionState kept = state->state;
     if (kept.lse.defined() && kept.lse.device() != device) {  // the state was restored from arrays on the CPU

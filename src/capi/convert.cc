@@ -166,6 +166,14 @@ AttentionOptions to_options(const char* operation, const alibi_attention_options
   result.sliding_window_after = options.sliding_window_after;
   result.softcap = options.softcap;
   result.sinks = to_vector(operation, "sinks", options.sinks, options.sinks_count);
+  if (options.log_decay != nullptr) {
+    const int64_t batch = q.size(0), of_keys = batch * q.size(2);
+    const auto count = static_cast<int64_t>(options.log_decay_count);
+    check(of_keys > 0 && count >= 0 && count % of_keys == 0,
+          "[{}] log_decay_count is {}, expected batch * keys * heads, a multiple of {}", operation,
+          options.log_decay_count, of_keys);
+    result.log_decay = Tensor::view(const_cast<float*>(options.log_decay), {batch, count / of_keys, q.size(2)});
+  }
   result.dropout_p = options.dropout_p;
   result.dropout_seed = options.dropout_seed;
   result.tolerance = options.tolerance;

@@ -14,6 +14,8 @@ enum { Q_SIZE = BATCH * LENGTH * HEADS * HEAD_DIM, K_SIZE = BATCH * LENGTH * KV_
 
 static float q[Q_SIZE], k[K_SIZE], v[K_SIZE], out[Q_SIZE], dout[Q_SIZE];
 static float slopes[HEADS], sinks[HEADS] = {0.5f, -1.0f, 2.0f, -INFINITY};
+static float gates[BATCH * LENGTH * HEADS]; /* of linear(), while gate_count is their number */
+static size_t gate_count;
 
 static void fill(float* values, size_t count, uint32_t seed) {
   for (size_t i = 0; i < count; ++i) {
@@ -33,6 +35,8 @@ static alibi_attention_options linear(void) {
   options.alibi_slopes_count = HEADS;
   options.sinks = sinks;
   options.sinks_count = HEADS;
+  options.log_decay = gate_count > 0 ? gates : NULL;
+  options.log_decay_count = gate_count;
   return options;
 }
 
@@ -135,10 +139,13 @@ static void expect_gradient(float* at, float step, double gradient) {
 }
 
 static void test_backward(void) {
-  static float dq[Q_SIZE], dk[K_SIZE], dv[K_SIZE], dslopes[HEADS], dsinks[HEADS], lse[BATCH * HEADS * LENGTH];
+  static float dq[Q_SIZE], dk[K_SIZE], dv[K_SIZE], dslopes[HEADS], dsinks[HEADS];
+  static float dgates[BATCH * LENGTH * HEADS], lse[BATCH * HEADS * LENGTH];
   const alibi_tensor tq = view(q, LENGTH, HEADS), tk = view(k, LENGTH, KV_HEADS), tv = view(v, LENGTH, KV_HEADS);
   const alibi_tensor to = view(out, LENGTH, HEADS), tdout = view(dout, LENGTH, HEADS);
   const alibi_tensor tdq = view(dq, LENGTH, HEADS), tdk = view(dk, LENGTH, KV_HEADS), tdv = view(dv, LENGTH, KV_HEADS);
+  gate_count = sizeof gates / sizeof *gates;
+  for (size_t i = 0; i < gate_count; ++i) gates[i] = -0.05f;
   const alibi_attention_options options = linear();
   alibi_attention_state* state = NULL;
   int64_t visited = 0, total = 0;
@@ -149,14 +156,16 @@ static void test_backward(void) {
   EXPECT(alibi_attention_state_lse(state, lse, sizeof lse / sizeof *lse) == ALIBI_OK);
   EXPECT(isfinite(lse[0]) && lse[0] != 0);
   EXPECT(alibi_attention_state_blocks(state, &visited, &total) == ALIBI_OK && visited > 0 && visited <= total);
-  EXPECT(alibi_attention_backward(&tdout, &tq, &tk, &tv, &to, state, &options, &tdq, &tdk, &tdv, NULL, dslopes,
-                                  dsinks) == ALIBI_OK);
+  EXPECT(alibi_attention_backward(&tdout, &tq, &tk, &tv, &to, state, &options, &tdq, &tdk, &tdv, NULL, dslopes, dsinks,
+                                  dgates) == ALIBI_OK);
   alibi_attention_state_destroy(state);
   expect_gradient(q + Q_SIZE - 3, 0.01f, (double)dq[Q_SIZE - 3]);
   expect_gradient(k + 37, 0.01f, (double)dk[37]);
   expect_gradient(v + K_SIZE / 2, 0.01f, (double)dv[K_SIZE / 2]);
   expect_gradient(slopes + 3, 0.002f, (double)dslopes[3]);
   expect_gradient(sinks + 2, 0.01f, (double)dsinks[2]);
+  expect_gradient(gates + 5 * HEADS + 1, 0.01f, (double)dgates[5 * HEADS + 1]);
+  gate_count = 0;
 }
 
 /* As arrays and back, the state serves the backward pass to the same bits. */
@@ -181,9 +190,9 @@ static void test_saved_state(void) {
   EXPECT(alibi_attention_state_restore(restored, &tq, lse, kernel_lse, blocks, ((size_t)1 << 40) + 1) == ALIBI_ERROR);
   EXPECT(strstr(alibi_last_error(), "words is 1099511627777, expected alibi_attention_state_words()") != NULL);
   EXPECT(alibi_attention_state_restore(restored, &tq, lse, kernel_lse, blocks, words) == ALIBI_OK);
-  EXPECT(alibi_attention_backward(&tdout, &tq, &tk, &tv, &to, state, &options, &tdq, &tdk, &tdv, NULL, NULL, NULL) ==
-         ALIBI_OK);
-  EXPECT(alibi_attention_backward(&tdout, &tq, &tk, &tv, &to, restored, &options, &again, &tdk, &tdv, NULL, NULL,
+  EXPECT(alibi_attention_backward(&tdout, &tq, &tk, &tv, &to, state, &options, &tdq, &tdk, &tdv, NULL, NULL, NULL,
+                                  NULL) == ALIBI_OK);
+  EXPECT(alibi_attention_backward(&tdout, &tq, &tk, &tv, &to, restored, &options, &again, &tdk, &tdv, NULL, NULL, NULL,
                                   NULL) == ALIBI_OK);
   EXPECT(memcmp(dq, dq_again, sizeof dq) == 0);
   alibi_attention_state_destroy(state);
@@ -241,7 +250,7 @@ static void test_errno(void) {
   KEEPS_ERRNO(alibi_attention_state_blocks(state, &visited, &total) == ALIBI_OK);
   KEEPS_ERRNO(alibi_attention_state_save(state, lse, kernel_lse, count, blocks, words) == ALIBI_OK);
   KEEPS_ERRNO(alibi_attention_state_restore(state, &tq, lse, kernel_lse, blocks, words) == ALIBI_OK);
-  KEEPS_ERRNO(alibi_attention_backward(&tdout, &tq, &tk, &tv, &to, state, &options, &tdq, &tdk, &tdv, NULL, NULL,
+  KEEPS_ERRNO(alibi_attention_backward(&tdout, &tq, &tk, &tv, &to, state, &options, &tdq, &tdk, &tdv, NULL, NULL, NULL,
                                        NULL) == ALIBI_OK);
   for (size_t i = 0; i < count; ++i) far_lse[i] = lse[i] - 1000;
   KEEPS_ERRNO(alibi_attention_merge(&to, lse, &to, far_lse, &merged, lse) == ALIBI_OK);

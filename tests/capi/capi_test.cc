@@ -172,7 +172,7 @@ TEST_F(CInterface, RunsOnADeviceInAStream) {
   ASSERT_EQ(alibi_attention_state_lse(state, lse.data(), 6), ALIBI_OK);
   const alibi_tensor dq_view = view(dq, 3), dk_view = view(dk, 5), dv_view = view(dv, 5);
   ASSERT_EQ(alibi_attention_backward(&out, &q, &k, &v, &out, state, &options, &dq_view, &dk_view, &dv_view, nullptr,
-                                     dslopes.data(), nullptr),
+                                     dslopes.data(), nullptr, nullptr),
             ALIBI_OK);
 
   const Tensor q_there = there(q_data), k_there = there(k_data), v_there = there(v_data);
@@ -201,7 +201,7 @@ TEST_F(CInterface, RunsOnADeviceInAStream) {
   ASSERT_EQ(alibi_attention_state_restore(state, &q, lse_there.data(), kernel_lse.data(), blocks.data(), words),
             ALIBI_OK);
   ASSERT_EQ(alibi_attention_backward(&out_at, &q_at, &k_at, &v_at, &out_at, state, &options, &dq_at, &dk_at, &dv_at,
-                                     nullptr, static_cast<float*>(dslopes_there.raw()), nullptr),
+                                     nullptr, static_cast<float*>(dslopes_there.raw()), nullptr, nullptr),
             ALIBI_OK)
       << alibi_last_error();
   alibi_attention_state_destroy(state);
@@ -261,6 +261,8 @@ TEST_F(CInterface, EveryOptionReachesTheKernel) {
   const float of_sequences[] = {0.5f, 0.25f, 0.1f, 2};
   const std::vector<float> table = random_tensor({8, 2}, 9).to_floats();
   const std::vector<int32_t> offsets = {0, 30, 200};
+  std::vector<float> gates(length * 2, -0.01f);
+  gates[141] = -std::numeric_limits<float>::infinity();
   using C = alibi_attention_options;
   const auto set_slopes = [&](C& c, AttentionOptions& o, const float* values) {
     c.alibi_slopes = values, c.alibi_slopes_count = 2, o.alibi_slopes = {values, values + 2};
@@ -291,6 +293,11 @@ TEST_F(CInterface, EveryOptionReachesTheKernel) {
       {"sinks",
        [&](C& c, AttentionOptions& o) {
          c.sinks = others, c.sinks_count = 2, o.sinks = {others, others + 2};
+       }},
+      {"log_decay",
+       [&](C& c, AttentionOptions& o) {
+         c.log_decay = gates.data(), c.log_decay_count = gates.size(),
+         o.log_decay = Tensor::from(gates, {1, length, 2});
        }},
       {"softcap", [](C& c, AttentionOptions& o) { c.softcap = o.softcap = 0.5f; }},
       {"slopes of each sequence",
@@ -367,29 +374,38 @@ TEST_F(CInterface, KeysInPages) {
 TEST_F(CInterface, BackwardNeedsItsState) {
   std::vector<float> dq_data(24), dk_data(40), dv_data(40), extra(64);
   const alibi_tensor dq = view(dq_data, 3), dk = view(dk_data, 5), dv = view(dv_data, 5);
-  expect_refused(
-      alibi_attention_backward(&out, &q, &k, &v, &out, nullptr, nullptr, &dq, &dk, &dv, nullptr, nullptr, nullptr),
-      "[alibi_attention_backward] state is null");
+  expect_refused(alibi_attention_backward(&out, &q, &k, &v, &out, nullptr, nullptr, &dq, &dk, &dv, nullptr, nullptr,
+                                          nullptr, nullptr),
+                 "[alibi_attention_backward] state is null");
   alibi_attention_state* state = nullptr;
   ASSERT_EQ(alibi_attention_state_create(&state), ALIBI_OK);
-  expect_refused(
-      alibi_attention_backward(&out, &q, &k, &v, &out, state, nullptr, &dq, &dk, &dv, nullptr, nullptr, nullptr),
-      "state");
+  expect_refused(alibi_attention_backward(&out, &q, &k, &v, &out, state, nullptr, &dq, &dk, &dv, nullptr, nullptr,
+                                          nullptr, nullptr),
+                 "state");
   ASSERT_EQ(alibi_attention(&q, &k, &v, nullptr, &out, state), ALIBI_OK);
-  EXPECT_EQ(alibi_attention_backward(&out, &q, &k, &v, &out, state, nullptr, &dq, &dk, &dv, nullptr, nullptr, nullptr),
+  EXPECT_EQ(alibi_attention_backward(&out, &q, &k, &v, &out, state, nullptr, &dq, &dk, &dv, nullptr, nullptr, nullptr,
+                                     nullptr),
             ALIBI_OK);
-  expect_refused(
-      alibi_attention_backward(&out, &q, &k, &v, &out, state, nullptr, &dq, &dk, &dv, extra.data(), nullptr, nullptr),
-      "dbuckets is given");
-  expect_refused(
-      alibi_attention_backward(&out, &q, &k, &v, &out, state, nullptr, &dq, &dk, &dv, nullptr, extra.data(), nullptr),
-      "dslopes is given");
-  expect_refused(
-      alibi_attention_backward(&out, &q, &k, &v, &out, state, nullptr, &dq, &dk, &dv, nullptr, nullptr, extra.data()),
-      "dsinks is given");
-  expect_refused(
-      alibi_attention_backward(&out, &q, &k, &v, &out, state, nullptr, &dk, &dk, &dv, nullptr, nullptr, nullptr),
-      "dq has shape");
+  expect_refused(alibi_attention_backward(&out, &q, &k, &v, &out, state, nullptr, &dq, &dk, &dv, extra.data(), nullptr,
+                                          nullptr, nullptr),
+                 "dbuckets is given");
+  expect_refused(alibi_attention_backward(&out, &q, &k, &v, &out, state, nullptr, &dq, &dk, &dv, nullptr, extra.data(),
+                                          nullptr, nullptr),
+                 "dslopes is given");
+  expect_refused(alibi_attention_backward(&out, &q, &k, &v, &out, state, nullptr, &dq, &dk, &dv, nullptr, nullptr,
+                                          extra.data(), nullptr),
+                 "dsinks is given");
+  expect_refused(alibi_attention_backward(&out, &q, &k, &v, &out, state, nullptr, &dq, &dk, &dv, nullptr, nullptr,
+                                          nullptr, extra.data()),
+                 "dlog_decay is given");
+  options.log_decay = extra.data();
+  options.log_decay_count = 9;
+  expect_refused(forward(), "log_decay_count is 9");
+  options.log_decay_count = 12;
+  expect_refused(forward(), "log_decay has shape [1, 6, 2]");
+  expect_refused(alibi_attention_backward(&out, &q, &k, &v, &out, state, nullptr, &dk, &dk, &dv, nullptr, nullptr,
+                                          nullptr, nullptr),
+                 "dq has shape");
   int32_t blocks = 0;
   expect_refused(alibi_attention_state_restore(state, &q, extra.data(), extra.data(), &blocks, SIZE_MAX),
                  "words is 18446744073709551615, expected alibi_attention_state_words()");

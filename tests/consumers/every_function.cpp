@@ -190,7 +190,8 @@ void from_c() {
   ok(alibi_attention_state_blocks(state, &visited, &total));
   ok(alibi_attention_state_save(state, lse.data(), kernel_lse.data(), 4, blocks.data(), words));
   ok(alibi_attention_state_restore(state, &q, lse.data(), kernel_lse.data(), blocks.data(), words));
-  ok(alibi_attention_backward(&out, &q, &q, &q, &out, state, &options, &gradient, &dk, &dv, nullptr, nullptr, nullptr));
+  ok(alibi_attention_backward(&out, &q, &q, &q, &out, state, &options, &gradient, &dk, &dv, nullptr, nullptr, nullptr,
+                              nullptr));
   ok(alibi_attention_merge(&out, lse.data(), &out, lse.data(), &out, lse.data()));
   const int32_t length = 0;
   ok(alibi_append_keys(&q, &q, &length, 1, nullptr, 0, &dk, &dv));

@@ -39,7 +39,7 @@ static alibi_status both(uint16_t* const data[TENSORS], const alibi_attention_op
   const alibi_status status = alibi_attention(&t[Q], &t[K], &t[V], options, &t[OUT], state);
   if (status != ALIBI_OK) return status;
   return alibi_attention_backward(&t[DOUT], &t[Q], &t[K], &t[V], &t[OUT], state, options, &t[DQ], &t[DK], &t[DV], NULL,
-                                  NULL, NULL);
+                                  NULL, NULL, NULL);
 }
 
 static void on_a_gpu(alibi_attention_options options, alibi_attention_state* state) {
