@@ -68,7 +68,6 @@ class ALIBI_API Prompt {
 
  private:
   struct Session;
-  class Request;
   ALIBI_HIDDEN explicit Prompt(std::unique_ptr<Session> session);
   std::unique_ptr<Session> session_;
 };

@@ -5,7 +5,7 @@
 
 #include "core/parallel.h"
 #include "evaluate/checks.h"
-#include "generate/growing_text.h"
+#include "generate/generated_text.h"
 
 namespace alibi::comparison {
 namespace {

@@ -1,20 +1,46 @@
 #include "alibi/generate.h"
 
+#include <algorithm>
 #include <chrono>
-#include <optional>
 #include <span>
 #include <utility>
 
 #include "core/check.h"
 #include "core/memory.h"
-#include "generate/drawn_text.h"
+#include "generate/generation_loop.h"
 #include "generate/sampling.h"
 
 namespace alibi {
 namespace {
 
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+/// A prompt that a context has read, and the sample to generate after it.
+struct ReadPrompt {
+  std::vector<int32_t> prompt;
+  Context context;
+  std::vector<float> logits;  // of the first token
+  int64_t sample = 0;         // number of the sample
+};
+
+/// Generates the texts together on the calling thread. `options` holds one entry per text, or one for all.
+std::vector<EngineSample> generate_after(const LanguageModel& model, std::vector<ReadPrompt> prompts,
+                                         std::span<const GenerateOptions> options, bool has_text = true) {
+  const core::KeepMemory keep;
+  generation::GenerationLoop loop(model, {.prefix_bytes = 0}, false);
+  std::vector<std::shared_ptr<generation::RequestState>> requests;
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    const auto& request = requests.emplace_back(std::make_shared<generation::RequestState>());
+    request->request.prompt = std::move(prompts[i].prompt);
+    request->request.options = options[options.size() == 1 ? 0 : i];
+    loop.add({.shared = request,
+              .context = std::move(prompts[i].context),
+              .first_sample = prompts[i].sample,
+              .has_text = has_text},
+             prompts[i].logits);
+  }
+  while (loop.has_jobs()) loop.step();
+  std::vector<EngineSample> samples;
+  for (const auto& request : requests) samples.push_back(std::move(request->result.samples.front()));
+  return samples;
 }
 
 }  // namespace
@@ -29,17 +55,14 @@ struct [[gnu::visibility("hidden")]] Prompt::Session {
   std::vector<float> logits = {};
   double seconds = 0;
 
-  void read(std::span<const int32_t> more) {
-    const size_t known = ids.size();
-    ids.insert(ids.end(), more.begin(), more.end());
-    const Tensor next = Tensor::view(&ids[known], {1, static_cast<int64_t>(more.size())}, DType::int32);
-    logits = model.next_logits(next, context).to_floats();
-  }
-
   Session fork() const { return {model, ids, context.fork(), logits, seconds}; }
 
-  Generation generate(const GenerateOptions& options, int64_t sample);
-  static void read_together(std::span<Session* const> sessions, std::span<const int32_t> tokens);
+  Generation generate(const GenerateOptions& options, int64_t sample) {
+    generation::check_options(options);
+    std::vector<ReadPrompt> read;
+    read.push_back({std::move(ids), std::move(context), std::move(logits), sample});
+    return std::move(generate_after(model, std::move(read), {&options, 1}).front().generation);
+  }
 };
 
 Prompt::Prompt(std::unique_ptr<Session> session) : session_(std::move(session)) {}
@@ -48,9 +71,10 @@ Prompt::Prompt(const LanguageModel& model, std::string_view text, const ContextO
   check(model.config().transformer.attention.causal,
         "[generate] the model is an encoder, expected a causal transformer, which can generate text");
   const auto start = std::chrono::steady_clock::now();
-  session_.reset(new Session{model, {}, Context(model, context)});
-  session_->read(model.tokenizer().encode_prompt(text));
-  session_->seconds = seconds_since(start);
+  session_.reset(new Session{model, model.tokenizer().encode_prompt(text), Context(model, context)});
+  const std::vector<int32_t>& ids = session_->ids;
+  session_->logits = model.next_logits(Tensor::from(ids, {1, std::ssize(ids)}), session_->context).to_floats();
+  session_->seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 Prompt::~Prompt() = default;
 Prompt::Prompt(Prompt&&) noexcept = default;
@@ -69,102 +93,25 @@ Generation Prompt::generate(const GenerateOptions& options, int64_t sample) && {
   return session_->generate(options, sample);
 }
 
-/// One text that grows by one token at a time.
-class [[gnu::visibility("hidden")]] Prompt::Request {
- public:
-  Request(Session & session, const GenerateOptions& options, int64_t sample)
-      : session_(session), text_(session.model, session.ids, options, sample) {
-    session.model.tokenizer();  // throws if there is none
-  }
-
-  bool goes_on() const { return text_.goes_on(); }
-
-  /// Draws the next token from the logits of the text so far.
-  int32_t draw() {
-    const int32_t token = text_.draw(session_.logits);
-    result_.seconds = seconds_since(start_);
-    return token;
-  }
-
-  Generation finish()&& {
-    result_.tokens = text_.tokens();
-    result_.end = text_.end();
-    result_.text = text_.take();
-    result_.cache_bytes = session_.context.bytes();
-    result_.shared_bytes = session_.context.shared_bytes();
-    result_.certificate = session_.context.certificate();
-    return std::move(result_);
-  }
-
- private:
-  Session& session_;
-  generation::DrawnText text_;
-  Generation result_;
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
-
-Generation Prompt::Session::generate(const GenerateOptions& options, int64_t sample) {
-  generation::check_options(options);
-  const core::KeepMemory keep;
-  Request request(*this, options, sample);
-  while (request.goes_on()) {
-    const int32_t token = request.draw();
-    if (request.goes_on()) read(std::span(&token, 1));
-  }
-  return std::move(request).finish();
-}
-
-/// Appends one token to each of several texts and reads them in one pass.
-void Prompt::Session::read_together(std::span<Session* const> sessions, std::span<const int32_t> tokens) {
-  const auto batch = static_cast<int64_t>(sessions.size());
-  std::vector<Context*> contexts;
-  for (size_t i = 0; i < sessions.size(); ++i) {
-    sessions[i]->ids.push_back(tokens[i]);
-    contexts.push_back(&sessions[i]->context);
-  }
-  const LanguageModel& model = sessions.front()->model;
-  const Tensor logits = model.next_logits(Tensor::from(tokens, {batch, 1}), contexts);
-  for (int64_t i = 0; i < batch; ++i) {
-    sessions[static_cast<size_t>(i)]->logits = logits.slice(0, i, i + 1).to_floats();
-  }
-}
-
 std::vector<Generation> Prompt::generate_batch(std::vector<Prompt> prompts, const std::vector<GenerateOptions>& options,
                                                int64_t first_sample) {
   check_usage(options.size() == 1 || options.size() == prompts.size(),
               "[generate] {} options were given for {} prompts, expected one per prompt or one for all", options.size(),
               prompts.size());
   for (const GenerateOptions& each : options) generation::check_options(each);
-  std::vector<Generation> results(prompts.size());
-  std::vector<std::optional<Request>> requests;
-  requests.reserve(prompts.size());
-  for (size_t i = 0; i < prompts.size(); ++i) {
-    Session& session = *prompts[i].session_;
-    check_usage(&session.model == &prompts.front().session_->model,
+  std::vector<ReadPrompt> read;
+  for (Prompt& prompt : prompts) {
+    auto& [model, ids, context, logits, seconds] = *prompt.session_;
+    check_usage(&model == &prompts.front().session_->model,
                 "[generate] the prompts were read by different models, expected a single model");
-    requests.emplace_back(std::in_place, session, options.size() == 1 ? options.front() : options[i],
-                          first_sample + static_cast<int64_t>(i));
+    read.push_back({std::move(ids), std::move(context), std::move(logits), first_sample + std::ssize(read)});
   }
-  const core::KeepMemory keep;
-  while (true) {
-    std::vector<Session*> sessions;
-    std::vector<int32_t> tokens;
-    for (size_t i = 0; i < prompts.size(); ++i) {
-      if (!requests[i]) continue;
-      int32_t token = -1;
-      if (requests[i]->goes_on()) token = requests[i]->draw();
-      if (requests[i]->goes_on()) {
-        sessions.push_back(prompts[i].session_.get());
-        tokens.push_back(token);
-      } else {  // frees its memory for the other texts
-        results[i] = std::move(*requests[i]).finish();
-        requests[i].reset();
-        prompts[i].session_.reset();
-      }
-    }
-    if (sessions.empty()) return results;
-    Session::read_together(sessions, tokens);
+  std::vector<Generation> results;
+  if (prompts.empty()) return results;
+  for (EngineSample& sample : generate_after(prompts.front().session_->model, std::move(read), options)) {
+    results.push_back(std::move(sample.generation));
   }
+  return results;
 }
 
 Prompt Prompt::fork() const { return Prompt(std::make_unique<Session>(session_->fork())); }
@@ -172,6 +119,21 @@ Prompt Prompt::fork() const { return Prompt(std::make_unique<Session>(session_->
 std::string LanguageModel::generate(std::string_view prompt, const GenerateOptions& options) const {
   generation::check_options(options);
   return Prompt(*this, prompt).generate(options).text;
+}
+
+std::vector<int32_t> LanguageModel::generate_ids(std::span<const int32_t> prompt,
+                                                 const GenerateOptions& options) const {
+  generation::check_options(options);
+  check_usage(!prompt.empty(), "[generate] the prompt has no tokens, expected at least one");
+  Context context(*this);
+  // Throws if an id is unknown.
+  std::vector<float> logits = next_logits(Tensor::from(prompt, {1, std::ssize(prompt)}), context).to_floats();
+  std::vector<ReadPrompt> read;
+  read.push_back({{prompt.begin(), prompt.end()}, std::move(context), std::move(logits)});
+  const EngineSample sample = std::move(generate_after(*this, std::move(read), {&options, 1}, false).front());
+  std::vector<int32_t> ids;
+  for (const EngineToken& token : sample.tokens) ids.push_back(token.id);
+  return ids;
 }
 
 }  // namespace alibi

@@ -187,6 +187,9 @@ void check_options(const GenerateOptions& options) {
   check_usage(options.min_p >= 0 && options.min_p <= 1, "[generate] min_p is {}, expected 0 to 1", options.min_p);
   check_usage(std::isfinite(options.repetition_penalty) && options.repetition_penalty > 0,
               "[generate] repetition_penalty is {}, expected above 0", options.repetition_penalty);
+  for (const std::string& stop : options.stop) {
+    check_usage(!stop.empty(), "[generate] a stop string is empty, expected at least one byte");
+  }
 }
 
 void check_logits(std::span<const float> logits) {

@@ -6,7 +6,6 @@
 #include "core/check.h"
 #include "model/context_state.h"
 #include "model/position.h"
-#include "nn/products.h"
 
 namespace alibi {
 namespace {
@@ -217,7 +216,6 @@ Tensor model::read_ragged(const LanguageModel& model, std::span<const RaggedRow>
     together.cu_seqlens.push_back(static_cast<int32_t>(ids.size()));
   }
   const core::KeepMemory keep;
-  const nn::IndependentRows independent;
   together.sequences = passes.all;
   together.memory = std::exchange(memory, {});
   try {

@@ -76,17 +76,20 @@ void multiply_in_blocks(const Product& product, DType dtype);
 /// Memory that each thread keeps for products of this type after its first one; 0 if the provider supports the type.
 int64_t bytes_to_widen(DType dtype);
 
-/// While one exists, a row of a product of this thread has the same bits whichever other rows are computed with it.
-/// Products whose operands are inner axis first are then skinny products, whatever their number of rows; others are
-/// computed row by row.
+/// While one exists that is `wanted`, a row of a product of this thread has the same bits whichever other rows are
+/// computed with it. Products whose operands are inner axis first are then skinny products, whatever their number of
+/// rows; others are computed row by row.
 class IndependentRows {
  public:
   static bool wanted();
 
-  IndependentRows();
+  explicit IndependentRows(bool wanted = true);
   ~IndependentRows();
   IndependentRows(const IndependentRows&) = delete;
   IndependentRows& operator=(const IndependentRows&) = delete;
+
+ private:
+  const int count_;
 };
 
 /// Whether a product has few rows (8, or 32 if b has another type than a, or any number with IndependentRows) and both

@@ -217,8 +217,8 @@ Tensor widened_rows(const Product& p) {
 
 }  // namespace
 
-IndependentRows::IndependentRows() { ++independent_rows; }
-IndependentRows::~IndependentRows() { --independent_rows; }
+IndependentRows::IndependentRows(bool wanted) : count_(wanted ? 1 : 0) { independent_rows += count_; }
+IndependentRows::~IndependentRows() { independent_rows -= count_; }
 bool IndependentRows::wanted() { return independent_rows > 0; }
 
 bool is_skinny(const Product& p) {

@@ -6,7 +6,7 @@
 #include <ctime>
 #include <utility>
 
-#include "generate/drawn_text.h"
+#include "generate/generated_text.h"
 #include "model/position.h"
 
 namespace alibi::serve {

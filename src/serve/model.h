@@ -12,7 +12,7 @@
 #include "alibi/encoder_model.h"
 #include "alibi/engine.h"
 #include "alibi/language_model.h"
-#include "generate/growing_text.h"
+#include "generate/generated_text.h"
 #include "serve/fields.h"
 #include "serve/vector_queue.h"
 

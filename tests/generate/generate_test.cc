@@ -9,7 +9,7 @@
 
 #include "alibi/error.h"
 #include "alibi/language_model.h"
-#include "generate/growing_text.h"
+#include "generate/generated_text.h"
 #include "generate/sampling.h"
 #include "testing.h"
 #include "text/word_tokenizer.h"
@@ -247,17 +247,16 @@ TEST(Generate, EndsBeforeAStopStringAndNeverShowsABeginningOfIt) {
 }
 
 TEST(StopStrings, AreFoundAcrossTokensAndHeldBackUntilThen) {
-  const StopStrings stops({"end", "\n\n"});
-  EXPECT_EQ(stops.find("the en", 4), std::nullopt);
-  EXPECT_EQ(stops.find("the end", 6), 4u);
-  EXPECT_EQ(stops.find("a\n\nend", 1), 1u);
-  EXPECT_EQ(stops.settled("the en"), 4u);
-  EXPECT_EQ(stops.settled("the ena"), 7u);
-  EXPECT_EQ(stops.settled("e\n"), 1u);
-  EXPECT_EQ(stops.settled(""), 0u);
-  EXPECT_EQ(StopStrings({}).settled("end"), 3u);
-  EXPECT_EQ(StopStrings({}).find("end", 0), std::nullopt);
-  EXPECT_THROW(StopStrings({"a", ""}), UsageError);
+  const std::vector<std::string> stops = {"end", "\n\n"};
+  EXPECT_EQ(find_stop(stops, "the en", 4), std::nullopt);
+  EXPECT_EQ(find_stop(stops, "the end", 6), 4u);
+  EXPECT_EQ(find_stop(stops, "a\n\nend", 1), 1u);
+  EXPECT_EQ(length_without_stop(stops, "the en"), 4u);
+  EXPECT_EQ(length_without_stop(stops, "the ena"), 7u);
+  EXPECT_EQ(length_without_stop(stops, "e\n"), 1u);
+  EXPECT_EQ(length_without_stop(stops, ""), 0u);
+  EXPECT_EQ(length_without_stop({}, "end"), 3u);
+  EXPECT_EQ(find_stop({}, "end", 0), std::nullopt);
 }
 
 TEST(Generate, SeveralTextsGoOnFromOnePrompt) {
