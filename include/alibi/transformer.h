@@ -161,7 +161,8 @@ struct AttentionConfig {
   double softmax_scale = 0;    ///< factor of the scores; 0: 1 / sqrt(head_dim)
   double clip_qkv = 0;         ///< > 0: clip queries, keys and values to [-clip_qkv, clip_qkv]
   bool qk_norm = false;        ///< normalize the queries and the keys, each over all heads together
-  double alibi_bias_max = 8;   ///< ALiBi: the smallest slope is 2^-alibi_bias_max
+  bool sinks = false;  ///< each head of each layer has a learned sink (AttentionOptions::sinks), which starts at 0
+  double alibi_bias_max = 8;  ///< ALiBi: the smallest slope is 2^-alibi_bias_max
   /// ALiBi: one slope per head, or one for all heads; they replace slopes(heads, alibi_bias_max). With
   /// Bidirectional::two_slopes each head has two: first the one for keys before the query, then the one for keys after.
   std::vector<float> alibi_slopes = {};

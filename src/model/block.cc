@@ -72,6 +72,9 @@ void Block::declare(const VisitParameter& visit) {
     q_norm_.declare(visit, at + "attn.q_ln", config_, width);
     k_norm_.declare(visit, at + "attn.k_ln", config_, int64_t{config_.key_heads()} * config_.head_dim());
   }
+  if (config_.attention.sinks) {
+    visit(sinks_, {.name = at + "attn.sinks", .shape = {config_.attention.heads}, .start = Initializer::constant(0)});
+  }
   out_.declare(visit, at + "attn.out_proj", width, width, starts.out, bias(Initializer::constant(0)));
   if (config_.block.normed_attention) attention_norm_.declare(visit, at + "attn.norm", config_, width);
   norm2_.declare(visit, at + "norm_2", config_, width);
@@ -229,6 +232,7 @@ void Block::limit_and_normalize_backward(BlockProducts& products, Tensor& dqkv, 
 AttentionOptions Block::attention_options(const Pass& pass, const Pass& text, const Tensor& x) const {
   AttentionOptions options = text.biases[text.biases.size() == 1 ? 0 : static_cast<size_t>(layer_)];
   if (x.defined()) positions_.bias->add_input(layer_, x, options);
+  if (sinks_ != nullptr) options.sinks = sinks_->value.to_floats();
   options.cu_seqlens_q = options.cu_seqlens_k = text.cu_seqlens;
   // Keys with less weight than this would be lost in bfloat16 rounding.
   if (pass.memory.mode.precision == Precision::bf16 && options.tolerance > 0) {
@@ -310,8 +314,9 @@ void Block::attention_backward(const Tensor& dbranch, Pass& pass) const {
   const Tensor x = scratch.normed.reshape({pass.memory.batch, pass.memory.length, config_.d_model});
   const AttentionOptions options = attention_options(pass, pass, x);
   BiasSums sums = positions_.bias->sums(layer_, options);
-  const AttentionBiasGradients wanted{sums.dtable.defined() ? &sums.dtable : nullptr,
-                                      sums.dslopes.defined() ? &sums.dslopes : nullptr};
+  const AttentionBiasGradients wanted{.dtable = sums.dtable.defined() ? &sums.dtable : nullptr,
+                                      .dslopes = sums.dslopes.defined() ? &sums.dslopes : nullptr,
+                                      .dsinks = sinks_ != nullptr ? &sinks_->gradient : nullptr};
   if (pass.ranks != nullptr) {
     attention_over_ranks_backward(*pass.ranks, pass.sequence_length, dout, heads.q, heads.k, heads.v, out,
                                   products.divided, options, dheads.q, dheads.k, dheads.v, wanted);

@@ -108,6 +108,7 @@ class Block {
   const TransformerConfig& config_;
   const Positions& positions_;
   int layer_;
+  Parameter* sinks_ = nullptr;  ///< [heads]; null without sinks
   NormLayer norm1_, q_norm_, k_norm_, attention_norm_, norm2_;
   LinearLayer qkv_, out_, up_, down_;
 };

@@ -66,6 +66,10 @@ std::vector<Case> cases() {
   config.attention.softmax_scale = 0.3;
   config.attention.kv_heads = 1;
   all.push_back({"qk_norm_clipped_scaled", config});
+  config = small_transformer();
+  config.attention.sinks = true;
+  config.attention.slope_training = SlopeTraining::learned;
+  all.push_back({"sinks_and_learned_slopes", config});
   config = small_transformer(Position::rotary);
   config.attention.qk_norm = true;
   config.block.norm = Norm::rms_norm;
