@@ -275,19 +275,21 @@ void Block::attend_text(const Tensor& x, const Heads& heads, Tensor attended, Pa
   if (pass.on_attention) pass.on_attention(heads.q, heads.k, heads.v, options);
   if (!text.caches.empty()) {
     KvCache& cache = text.caches[static_cast<size_t>(layer_)];
-    cache.append(heads.k, heads.v);
+    cache.append(heads.k, heads.v, options.log_decay);
     if (text.position > 0 ||
         text.eviction != nullptr) {  // otherwise the cache contains only the keys that were just appended
+      AttentionOptions cached = options;
+      cached.log_decay.reset();  // the cache has the gates
       AttentionState state;
       AttentionState* wanted = text.eviction != nullptr ? &state : nullptr;
       const bool few = heads.q.size(1) <= most_decoded || cache.dtype() != heads.q.dtype();
       if (few) {
-        attention_decode(heads.q, cache, options, attended, wanted);
+        attention_decode(heads.q, cache, cached, attended, wanted);
       } else {
         cache.own();  // contiguous memory is faster when many queries read it
-        cached_attention(heads.q, cache, options, attended, wanted);
+        cached_attention(heads.q, cache, cached, attended, wanted);
       }
-      if (wanted != nullptr) text.eviction->attended(layer_, heads.q, cache, options, state.lse);
+      if (wanted != nullptr) text.eviction->attended(layer_, heads.q, cache, cached, state.lse);
       return;
     }
   }
@@ -314,9 +316,11 @@ void Block::attention_backward(const Tensor& dbranch, Pass& pass) const {
   const Tensor x = scratch.normed.reshape({pass.memory.batch, pass.memory.length, config_.d_model});
   const AttentionOptions options = attention_options(pass, pass, x);
   BiasSums sums = positions_.bias->sums(layer_, options);
-  const AttentionBiasGradients wanted{.dtable = sums.dtable.defined() ? &sums.dtable : nullptr,
-                                      .dslopes = sums.dslopes.defined() ? &sums.dslopes : nullptr,
-                                      .dsinks = sinks_ != nullptr ? &sinks_->gradient : nullptr};
+  const auto given = [](Tensor& sum) { return sum.defined() ? &sum : nullptr; };
+  const AttentionBiasGradients wanted{.dtable = given(sums.dtable),
+                                      .dslopes = given(sums.dslopes),
+                                      .dsinks = sinks_ != nullptr ? &sinks_->gradient : nullptr,
+                                      .dlog_decay = given(sums.dlog_decay)};
   if (pass.ranks != nullptr) {
     attention_over_ranks_backward(*pass.ranks, pass.sequence_length, dout, heads.q, heads.k, heads.v, out,
                                   products.divided, options, dheads.q, dheads.k, dheads.v, wanted);

@@ -69,7 +69,7 @@ class Rotation : public PositionPart {
 
 /// Tensors that attention's backward pass adds its sums to; undefined: not needed.
 struct BiasSums {
-  Tensor dtable, dslopes;
+  Tensor dtable = {}, dslopes = {}, dlog_decay = {};
 };
 
 /// The bias of the attention scores.

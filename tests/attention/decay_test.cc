@@ -281,6 +281,100 @@ TEST(AttentionDecay, IsPreciseAtAMillionPositions) {
   }
 }
 
+/// A cache that was filled in pieces, cut, and forked, with the gates of its keys.
+KvCache cache_with_gates(const Tensor& k, const Tensor& v, const Tensor& gates) {
+  KvCache cache(k.size(0), k.size(2), k.size(3), k.dtype());
+  const auto append = [&](KvCache& to, int64_t end) {
+    const int64_t begin = to.length();
+    to.append(k.slice(1, begin, end), v.slice(1, begin, end), gates.slice(1, begin, end));
+  };
+  const int64_t keys = k.size(1);
+  append(cache, keys / 2);
+  append(cache, keys / 2 + 1);
+  cache.truncate(keys / 3);
+  append(cache, 2 * keys / 3);
+  KvCache fork = cache.fork();
+  append(fork, keys);
+  return fork;
+}
+
+TEST(AttentionDecay, CachesHoldTheGatesOfTheirKeys) {
+  uint64_t seed = 0;
+  for (const int64_t keys : {9, 200, 1600}) {
+    for (const int64_t queries : {1, 3, 40}) {
+      for (const Gates kind : {Gates::mild, Gates::strong, Gates::sharp, Gates::documents}) {
+        AttentionCase c{.batch = 2, .queries = std::min(queries, keys), .keys = keys, .heads = 4, .kv_heads = 2};
+        c.seed = ++seed;
+        c.dtype = seed % 2 == 0 ? DType::float32 : DType::bfloat16;
+        if (seed % 3 == 0) c.options.alibi_slopes = slopes(4);
+        if (seed % 3 == 1) c.options.sinks = random_sinks(4, seed);
+        if (seed % 5 == 0) c.options.sliding_window = 90;
+        SCOPED_TRACE(c.name());
+        AttentionTensors t(c);
+        const Tensor gates = random_gates({c.batch, c.keys, c.heads}, seed, kind);
+        std::vector<double> expected, lse;
+        AttentionOptions whole = c.options;
+        whole.log_decay = gates;
+        attention_reference(t.q, t.k, t.v, whole, expected, &lse);
+        KvCache cache = cache_with_gates(t.k, t.v, gates);
+        for (const float tolerance : {0.0f, 0x1p-24f}) {
+          c.options.tolerance = tolerance;
+          for (const bool few : {true, false}) {
+            if (!few) cache.own();
+            if (!few && c.options.sliding_window > 0) {  // keys that no query sees any more
+              const int64_t seen = c.keys - c.queries - c.options.sliding_window;
+              if (seen > 128) cache.evict(std::vector<int64_t>{seen, seen - 64}, 1);
+            }
+            AttentionState state;
+            t.out.fill(NAN);
+            few ? attention_decode(t.q, cache, c.options, t.out, &state)
+                : cached_attention(t.q, cache, c.options, t.out, seed % 2 == 0 ? &state : nullptr);
+            EXPECT_LE(max_abs_diff(t.out, expected), (c.dtype == DType::float32 ? 3e-6 : 0x1p-7) * max_abs(expected));
+            if (!few) continue;
+            EXPECT_LE(max_abs_diff(state.lse, lse), 1e-5 * std::max(1.0, max_abs(lse)));
+          }
+        }
+      }
+    }
+  }
+}
+
+/// Strong gates leave most keys unread.
+TEST(AttentionDecay, DecodingSkipsWhatIsForgotten) {
+  AttentionCase c{.queries = 1, .keys = 8000, .heads = 2, .kv_heads = 1};
+  AttentionTensors t(c);
+  KvCache cache(1, 1, c.head_dim);
+  cache.append(t.k, t.v, random_gates({1, c.keys, 2}, 1, Gates::strong));
+  const Tensor all = attention_decode(t.q, cache, {});
+  AttentionState state;
+  const Tensor some = attention_decode(t.q, cache, {.tolerance = 0x1p-24f}, &state);
+  EXPECT_LE(max_abs_diff(some, all), 1e-6);
+  EXPECT_LT(state.stats.blocks_visited, state.stats.blocks_total / 5);
+}
+
+TEST(AttentionDecay, ErrorsOfCaches) {
+  const AttentionTensors t(AttentionCase{.queries = 1, .keys = 5, .heads = 4, .kv_heads = 2});
+  KvCache cache(1, 2, 16);
+  const Tensor gates = random_gates({1, 5, 4}, 1, Gates::mild);
+  expect_error([&] { cache.append(t.k, t.v, gates.slice(1, 0, 4)); },
+               {"log_decay has shape [1, 4, 4], expected float32 [1, 5,"});
+  Tensor wrong = gates.clone();
+  wrong.data<float>()[6] = 0.5f;
+  expect_error([&] { cache.append(t.k, t.v, wrong); }, {"log_decay[0][1][2] is 0.5"});
+  EXPECT_EQ(cache.length(), 0);
+  cache.append(t.k, t.v, gates);
+  expect_error([&] { cache.append(t.k, t.v); }, {"log_decay is not given, but the 5 keys of the cache have gates"});
+  expect_error([&] { attention_decode(t.q, cache, {.log_decay = gates}); }, {"a cache has the gates of its keys"});
+  expect_error([&] { attention_decode(t.q, cache, {.causal = false}); },
+               {"the cache has gates, but attention is not causal"});
+  expect_error([&] { attention_decode(t.q.slice(2, 0, 2), cache, {}); },
+               {"q has 2 heads, expected 4, those of the gates"});
+  EXPECT_EQ(cache.length(), 5);
+  KvCache plain(1, 2, 16);
+  plain.append(t.k, t.v);
+  expect_error([&] { plain.append(t.k, t.v, gates); }, {"log_decay is given, but the 5 keys of the cache have none"});
+}
+
 TEST(AttentionDecay, Errors) {
   const auto expect = [](const std::function<void(AttentionCase&)>& change, const char* part) {
     AttentionCase c{.batch = 2, .queries = 5, .keys = 7, .heads = 4, .kv_heads = 2};

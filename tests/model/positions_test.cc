@@ -119,9 +119,7 @@ class TokenSlopes : public PositionBias {
       bias.alibi_slopes.push_back(0.1f * std::exp(first[static_cast<size_t>(h)]));
     }
   }
-  BiasSums sums(int, const AttentionOptions&) const override {
-    return {.dtable = {}, .dslopes = Tensor({config_.attention.heads})};
-  }
+  BiasSums sums(int, const AttentionOptions&) const override { return {.dslopes = Tensor({config_.attention.heads})}; }
   void backward(int, const BiasSums& sums, const Tensor& x, Tensor& dx) const override {
     const std::vector<float> first = x.slice(1, 0, 1).clone().to_floats(), dslopes = sums.dslopes.to_floats();
     for (size_t h = 0; h < dslopes.size(); ++h) dx.data<float>()[h] += dslopes[h] * 0.1f * std::exp(first[h]);

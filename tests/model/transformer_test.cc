@@ -27,6 +27,7 @@ std::vector<Case> cases() {
   for (const Position& position : test::position_cases()) {
     all.push_back({test::case_name(position), small_transformer(position)});
     if (position == Position::alibi) continue;  // its forms for encoders are below
+    if (position.bias == "gates") continue;     // for decoders only
     all.push_back({"encoder_" + test::case_name(position), small_transformer(position)});
     all.back().config.attention.causal = false;
   }
@@ -66,6 +67,9 @@ std::vector<Case> cases() {
   config.attention.softmax_scale = 0.3;
   config.attention.kv_heads = 1;
   all.push_back({"qk_norm_clipped_scaled", config});
+  config = small_transformer(position_from("rotary+gates"));
+  config.attention.sinks = true;
+  all.push_back({"rotary_gates_and_sinks", config});
   config = small_transformer();
   config.attention.sinks = true;
   config.attention.slope_training = SlopeTraining::learned;

@@ -82,6 +82,7 @@ TEST_P(WindowOf, TheLastKeysAreWhatAModelOfOneLayerSees) {
 TEST_P(WindowOf, ATokenReachesNoFartherThanTheLayersCarryIt) {
   constexpr int64_t length = 150, window = 20, at = 70, reach = windowed_layers * (window - 1);
   for (const bool causal : {true, false}) {
+    if (!causal && GetParam().bias == "gates") continue;  // they are for decoders
     const LanguageModel model = windowed(GetParam(), window, windowed_layers, causal);
     Tensor ids = test::random_ids({1, length}, 1, 200);
     const std::vector<float> before = model.hidden(ids).to_floats();

@@ -10,66 +10,121 @@ namespace {
 
 /// Of a gate, so that the pairs of float64 hold sums of 2^31 gates with an error below 2^-30.
 constexpr float most_decay = 0x1p40f;
+constexpr int64_t grain = 4;  // heads in a task
 
 }  // namespace
 
 void HeadDecay::sums(int64_t from, int64_t first, int64_t count, double unit, float* values) const {
-  const int64_t begin = std::clamp<int64_t>(-first, 0, count), end = std::clamp<int64_t>(keys_ - first, begin, count);
-  const double high = high_[key_of(from)], low = low_[key_of(from)];
-  const auto value = [&](int64_t i) { return static_cast<float>(unit * ((high_[i] - high) + (low_[i] - low))); };
-  std::fill_n(values, begin, value(0));
+  const int64_t begin = std::clamp<int64_t>(first_ - first, 0, count),
+                end = std::clamp<int64_t>(keys_ - first, begin, count);
+  const double high = high_[key_of(from) - first_], low = low_[key_of(from) - first_];
+  const auto value = [&](int64_t key) {
+    const int64_t i = key - first_;
+    return static_cast<float>(unit * ((high_[i] - high) + (low_[i] - low)));
+  };
+  std::fill_n(values, begin, value(first_));
   for (int64_t i = begin; i < end; ++i) values[i] = value(first + i);
   std::fill_n(values + end, count - end, value(keys_ - 1));
 }
 
 Decays::Decays(const char* operation, const Tensor& log_decay, const std::vector<Rows>& sequences) {
-  const int64_t heads = log_decay.size(2);
-  size_t size = 0;
-  for (const Rows& rows : sequences) {
-    base_.push_back(size);
-    counts_.push_back(rows.count);
-    size += static_cast<size_t>(heads * rows.count);
-  }
-  high_.resize(size + 1);  // one more, so that a sequence without keys has an address
-  low_.resize(size + 1);
-  documents_.resize(size + 1);
-  const auto gate = [&](const Rows& rows, int64_t key, int64_t head) {
+  add(operation, log_decay, sequences);
+}
+
+void Decays::append(const char* operation, const Tensor& log_decay) {
+  std::vector<Rows> rows;
+  for (int64_t b = 0; b < log_decay.size(0); ++b) rows.push_back({b, 0, log_decay.size(1)});
+  add(operation, log_decay, rows);
+}
+
+void Decays::add(const char* operation, const Tensor& log_decay, const std::vector<Rows>& sequences) {
+  const int64_t heads = log_decay.size(2), tasks = std::ssize(sequences) * heads;
+  const auto gate = [&](int64_t task, int64_t key) {
+    const Rows& rows = sequences[static_cast<size_t>(task / heads)];
     return log_decay.data<float>()[rows.batch * log_decay.stride(0) + (rows.first + key) * log_decay.stride(1) +
-                                   head * log_decay.stride(2)];
+                                   task % heads * log_decay.stride(2)];
   };
-  std::vector<int64_t> refused(sequences.size() * static_cast<size_t>(heads), -1);
-  core::parallel_for(std::ssize(refused), [&](int64_t task) {
-    const auto s = static_cast<size_t>(task / heads);
-    const int64_t head = task % heads;
-    const size_t at = base_[s] + static_cast<size_t>(head * counts_[s]);
-    double high = 0, low = 0;
-    int32_t document = 0;
-    for (int64_t key = 0; key < counts_[s]; ++key) {
-      const float value = gate(sequences[s], key, head);
-      if (value == -HUGE_VALF) {
-        document = static_cast<int32_t>(key);
-      } else if (!(value <= 0 && value >= -most_decay)) {
-        refused[static_cast<size_t>(task)] = key;
-        return;
-      } else {  // two-sum: high + low is the sum
-        const auto next = static_cast<double>(value);
-        const double sum = high + next, part = sum - high;
-        low += (high - (sum - part)) + (next - part);
-        high = sum;
+  const auto count_of = [&](int64_t task) { return sequences[static_cast<size_t>(task / heads)].count; };
+  std::vector<int64_t> refused(static_cast<size_t>(tasks), -1);
+  core::parallel_ranges(tasks, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t task = begin; task < end; ++task) {
+      for (int64_t key = count_of(task); key-- > 0;) {
+        const float value = gate(task, key);
+        if (value != -HUGE_VALF && !(value <= 0 && value >= -most_decay)) refused[static_cast<size_t>(task)] = key;
       }
-      const size_t i = at + static_cast<size_t>(key);
-      high_[i] = high;
-      low_[i] = low;
-      documents_[i] = document;
     }
   });
-  for (size_t task = 0; task < refused.size(); ++task) {
-    if (refused[task] < 0) continue;
-    const Rows& rows = sequences[task / static_cast<size_t>(heads)];
-    const auto head = static_cast<int64_t>(task) % heads;
+  for (int64_t task = 0; task < tasks; ++task) {
+    const int64_t key = refused[static_cast<size_t>(task)];
+    if (key < 0) continue;
+    const Rows& rows = sequences[static_cast<size_t>(task / heads)];
     fail_usage("[{}] log_decay[{}][{}][{}] is {}, expected -2^40 to 0, or -infinity where a document begins", operation,
-               rows.batch, rows.first + refused[task], head, gate(rows, refused[task], head));
+               rows.batch, rows.first + key, task % heads, gate(task, key));
   }
+  heads_ = heads;
+  all_.resize(static_cast<size_t>(tasks));
+  core::parallel_ranges(tasks, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t task = begin; task < end; ++task) {
+      Head& of = all_[static_cast<size_t>(task)];
+      double high = of.high.empty() ? 0 : of.high.back(), low = of.low.empty() ? 0 : of.low.back();
+      int32_t document = of.documents.empty() ? 0 : of.documents.back();
+      for (int64_t key = 0; key < count_of(task); ++key) {
+        const float value = gate(task, key);
+        if (value == -HUGE_VALF) {
+          document = static_cast<int32_t>(first_ + std::ssize(of.high));
+        } else {  // two-sum: high + low is the sum
+          const auto next = static_cast<double>(value);
+          const double sum = high + next, part = sum - high;
+          low += (high - (sum - part)) + (next - part);
+          high = sum;
+        }
+        of.high.push_back(high);
+        of.low.push_back(low);
+        of.documents.push_back(document);
+      }
+    }
+  });
+}
+
+void Decays::truncate(int64_t keys) {
+  for (Head& of : all_) {
+    of.high.resize(static_cast<size_t>(keys - first_));
+    of.low.resize(static_cast<size_t>(keys - first_));
+    of.documents.resize(static_cast<size_t>(keys - first_));
+  }
+}
+
+void Decays::evict(int64_t first) {
+  if (first <= first_) return;
+  for (Head& of : all_) {
+    of.high.erase(of.high.begin(), of.high.begin() + (first - first_));
+    of.low.erase(of.low.begin(), of.low.begin() + (first - first_));
+    of.documents.erase(of.documents.begin(), of.documents.begin() + (first - first_));
+    of.high.shrink_to_fit();
+    of.low.shrink_to_fit();
+    of.documents.shrink_to_fit();
+  }
+  first_ = first;
+}
+
+Tensor Decays::gates(int64_t first) const {
+  const int64_t keys = first_ + std::ssize(all_.front().high);
+  Tensor result({std::ssize(all_) / heads_, keys - first, heads_});
+  for (int64_t i = 0; i < std::ssize(all_); ++i) {
+    const HeadDecay decay = head(i / heads_, i % heads_);
+    for (int64_t key = first + 1; key < keys; ++key) {
+      const bool begins = decay.document(key) == key;
+      result.data<float>()[(i / heads_ * (keys - first) + key - first) * heads_ + i % heads_] =
+          begins ? -HUGE_VALF : static_cast<float>(decay.sum(key - 1, key));
+    }
+  }
+  return result;
+}
+
+int64_t Decays::bytes() const {
+  int64_t sum = 0;
+  for (const Head& of : all_) sum += static_cast<int64_t>(of.high.capacity() * (2 * sizeof(double) + sizeof(int32_t)));
+  return sum;
 }
 
 }  // namespace alibi::kernels

@@ -18,18 +18,19 @@ namespace alibi::kernels {
 class HeadDecay {
  public:
   HeadDecay() = default;
-  HeadDecay(const double* high, const double* low, const int32_t* documents, int64_t keys)
-      : high_(high), low_(low), documents_(documents), keys_(keys) {}
+  /// The arrays begin with key `first`.
+  HeadDecay(const double* high, const double* low, const int32_t* documents, int64_t first, int64_t keys)
+      : high_(high), low_(low), documents_(documents), first_(first), keys_(keys) {}
 
   /// False for a head without gates.
   explicit operator bool() const { return keys_ > 0; }
 
-  int64_t key_of(int64_t position) const { return std::clamp<int64_t>(position, 0, keys_ - 1); }
+  int64_t key_of(int64_t position) const { return std::clamp<int64_t>(position, first_, keys_ - 1); }
   /// The first key of the document of a position.
-  int64_t document(int64_t position) const { return documents_[key_of(position)]; }
+  int64_t document(int64_t position) const { return documents_[key_of(position) - first_]; }
   /// The sum of the gates over (from, to], or minus that over (to, from].
   double sum(int64_t from, int64_t to) const {
-    const int64_t i = key_of(to), j = key_of(from);
+    const int64_t i = key_of(to) - first_, j = key_of(from) - first_;
     return (high_[i] - high_[j]) + (low_[i] - low_[j]);
   }
   /// By how much the gates weaken keys at `key` and before it until they reach `to`, a later key: minus the sum over
@@ -41,31 +42,48 @@ class HeadDecay {
  private:
   const double *high_ = nullptr, *low_ = nullptr;  // each running sum is high + low, so that its differences are exact
   const int32_t* documents_ = nullptr;             // to float64, whatever came before
-  int64_t keys_ = 0;
+  int64_t first_ = 0, keys_ = 0;
 };
 
-/// The gates of a call.
+/// The gates of a call, or of the keys of a cache.
 class Decays {
  public:
   /// The rows of a sequence's keys in the tensor.
   struct Rows {
     int64_t batch = 0, first = 0, count = 0;
   };
+  Decays() = default;
   /// `log_decay` is float32 [batch, keys, heads]. Throws Error that names a gate that is not a number from -2^40 to 0
   /// or -infinity.
   Decays(const char* operation, const Tensor& log_decay, const std::vector<Rows>& sequences);
 
+  /// Adds the gates [batch, new keys, heads] of the next keys of each sequence, which are the batch entries. Throws as
+  /// above, and then changes nothing.
+  void append(const char* operation, const Tensor& log_decay);
+  /// Removes all but the first `keys` keys of each sequence.
+  void truncate(int64_t keys);
+  /// Removes the keys before `first`, which no query will see.
+  void evict(int64_t first);
+  /// The gates of the keys from `first` on, as they were given: float32 [sequences, keys - first, heads]. The sequences
+  /// have the same number of keys. The gate of the first key has no effect, and is 0.
+  Tensor gates(int64_t first) const;
+
+  int64_t heads() const { return heads_; }
+  int64_t bytes() const;
   HeadDecay head(int64_t sequence, int64_t head) const {
-    const auto s = static_cast<size_t>(sequence);
-    const size_t at = base_[s] + static_cast<size_t>(head * counts_[s]);
-    return {&high_[at], &low_[at], &documents_[at], counts_[s]};
+    const Head& of = all_[static_cast<size_t>(sequence * heads_ + head)];
+    return {of.high.data(), of.low.data(), of.documents.data(), first_, first_ + std::ssize(of.high)};
   }
 
  private:
-  std::vector<size_t> base_;     // first index of each sequence in the arrays below, [heads][keys] each
-  std::vector<int64_t> counts_;  // keys of each sequence
-  std::vector<double> high_, low_;
-  std::vector<int32_t> documents_;
+  struct Head {
+    std::vector<double> high, low;
+    std::vector<int32_t> documents;
+  };
+  void add(const char* operation, const Tensor& log_decay, const std::vector<Rows>& sequences);
+
+  int64_t heads_ = 0, first_ = 0;
+  std::vector<Head> all_;  // [sequences][heads]
 };
 
 }  // namespace alibi::kernels

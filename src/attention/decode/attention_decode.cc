@@ -19,6 +19,7 @@ Problem checked_problem(const Tensor& q, const KvCache& cache, const AttentionOp
   const core::StateOf<KvCache>& held = core::state_of(cache);
   const Tensor keys = held.as_seen(q.dtype());
   Problem problem = make_problem(operation, q, keys, keys, out, options);
+  add_gates(operation, held, problem);
   const bool is_view =
       !held.has_evicted() && held.shared.end == 0 &&
       numbers_in(held.dtype) == 1;  // otherwise the rows of the heads have no common stride, or are no numbers

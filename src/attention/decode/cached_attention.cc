@@ -59,15 +59,18 @@ void cached_attention(const Tensor& q, const KvCache& cache, const AttentionOpti
   if (numbers_in(held.dtype) > 1) return attention_decode(q, cache, options, out, state);  // reads the blocks
   if (!held.has_evicted()) {
     const Tensor keys = cache.keys(), values = cache.values();
+    AttentionOptions whole = options;
+    if (held.decays.heads() > 0 && held.length > 0) whole.log_decay = held.decays.gates(0);
     // A state counts all blocks of keys, and serves a backward pass over all keys, so none is left out then.
     const int64_t begin =
         state != nullptr || held.device != Device::cpu
             ? 0
-            : kernels::first_needed_key(kernels::make_problem(operation, q, keys, values, out, options), held);
-    if (begin == 0) return attention(q, keys, values, options, out, state);
-    AttentionOptions part = options;
+            : kernels::first_needed_key(kernels::make_problem(operation, q, keys, values, out, whole), held);
+    if (begin == 0) return attention(q, keys, values, whole, out, state);
+    AttentionOptions part = whole;
     part.query_offset = options.query_offset.value_or(held.length - q.size(1)) - begin;
     part.tolerance /= 2;
+    if (whole.log_decay) part.log_decay = whole.log_decay->slice(1, begin, held.length);
     return attention(q, keys.slice(1, begin, held.length), values.slice(1, begin, held.length), part, out);
   }
 
@@ -78,6 +81,9 @@ void cached_attention(const Tensor& q, const KvCache& cache, const AttentionOpti
   check_usage(out.defined() && out.shape() == q.shape(), "[{}] out has shape {}, expected {}", operation,
               to_string(out.shape()), to_string(q.shape()));
   const int64_t queries = q.size(1), heads = q.size(2), group = heads / held.kv_heads;
+  check_usage(held.decays.heads() == 0 || held.decays.heads() == heads,
+              "[{}] q has {} heads, expected {}, those of the gates in the cache", operation, heads,
+              held.decays.heads());
   for (const std::vector<float>* slopes : {&options.alibi_slopes, &options.alibi_slopes_after}) {
     const auto count = static_cast<int64_t>(slopes->size());
     check_usage(count == 0 || count == heads || count == held.batch * heads,
@@ -98,6 +104,8 @@ void cached_attention(const Tensor& q, const KvCache& cache, const AttentionOpti
     part.query_offset = offset - run.begin;
     part.alibi_slopes = slopes_of(options.alibi_slopes, held.batch, heads, first, last);
     part.alibi_slopes_after = slopes_of(options.alibi_slopes_after, held.batch, heads, first, last);
+    part.sinks = slopes_of(options.sinks, 1, heads, first, last);
+    if (held.decays.heads() > 0) part.log_decay = held.decays.gates(run.begin).slice(2, first, last);
     if (part.buckets) part.buckets->table = part.buckets->table.slice(1, first, last);
     if (part.bias_by_distance) part.bias_by_distance = part.bias_by_distance->slice(1, first, last);
     Tensor part_out = out.slice(2, first, last);

@@ -239,7 +239,8 @@ void Decode::limit_rows(const Group& group, const DecodePartial* partials) {
       const DecodeSkip::Scores scores(row.q, centre.data(), stride_, problem_.score_scale());
       return DecodeSkip(*cache_, head, scores, problem_.score_scale(), row.bias, row.position, partials[r].max, budget);
     };
-    if (row.begin < std::min(group.near_begin, row.position) && row.bias->falls(Side::before)) {
+    const bool falls = row.bias->falls(Side::before) || row.bias.decay;
+    if (row.begin < std::min(group.near_begin, row.position) && falls) {
       row.begin = rule().first_needed(row.begin, std::min({group.near_begin, row.position, row.end}));
     }
     if (row.end > std::max(group.near_end, row.position + 1) && row.bias->falls(Side::after)) {

@@ -25,7 +25,7 @@ inline constexpr float unseen = -std::numeric_limits<float>::infinity();
 
 /// biases[i] = bias of key `first` + i minus the returned base, in log2 units. A bias that slides is counted from the
 /// block's key that is nearest to the row. The base is float64, so that weights keep their precision at any distance.
-inline double fill_bias(const DecodeRow& row, int64_t first, float* biases) {
+inline double fill_by_distance(const DecodeRow& row, int64_t first, float* biases) {
   constexpr float log2e = std::numbers::log2e_v<float>;
   const HeadBias& bias = row.bias;
   const int64_t nearest_before = row.position - (first + cache_block - 1);
@@ -48,6 +48,21 @@ inline double fill_bias(const DecodeRow& row, int64_t first, float* biases) {
   }
   for (int64_t i = 0; i < cache_block; ++i) biases[i] = log2e * bias->at(row.position - first - i);
   return 0;
+}
+
+/// The same with the gates of the keys.
+inline double fill_bias(const DecodeRow& row, int64_t first, float* biases) {
+  const double base = fill_by_distance(row, first, biases);
+  const HeadDecay& decay = row.bias.decay;
+  if (!decay) return base;
+  HWY_ALIGN float gates[cache_block];  // they too count from the block's last key before the row
+  const int64_t nearest = std::min(first + cache_block - 1, decay.key_of(row.position));
+  decay.sums(nearest, first, cache_block, -std::numbers::log2e, gates);
+  const Floats f;
+  for (int64_t i = 0; i < cache_block; i += lanes) {
+    hn::Store(hn::Add(hn::Load(f, biases + i), hn::Load(f, gates + i)), f, biases + i);
+  }
+  return base + decay.sum(nearest, row.position) * std::numbers::log2e;
 }
 
 /// Converts a row's dot products with keys [from, to) of a block to weights relative to the row's new maximum.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -36,6 +37,24 @@ void check_rows(const char* name, const Tensor& tensor, const core::StateOf<KvCa
   check_usage(tensor.device() == cache.device,
               "[kv_cache] {} is on '{}', but the cache is on '{}'; copy it with to(Device)", name,
               name_of(tensor.device()), name_of(cache.device));
+}
+
+void add_gates(core::StateOf<KvCache>& cache, const Tensor& k, const std::optional<Tensor>& log_decay) {
+  const int64_t heads = cache.decays.heads();
+  check_usage(cache.length == 0 || log_decay.has_value() == (heads > 0),
+              "[kv_cache] log_decay is {}, but the {} keys of the cache have {}; expected gates for all keys or none",
+              log_decay ? "given" : "not given", cache.length, heads > 0 ? "gates" : "none");
+  if (!log_decay) return;
+  check_usage(cache.device == Device::cpu, "[kv_cache] log_decay is given to a cache on '{}', expected one on 'cpu'",
+              name_of(cache.device));
+  check_usage(log_decay->defined() && log_decay->axes() == 3 && log_decay->dtype() == DType::float32 &&
+                  log_decay->size(0) == cache.batch && log_decay->size(1) == k.size(1) &&
+                  log_decay->size(2) % cache.kv_heads == 0 && log_decay->size(2) > 0 &&
+                  (cache.length == 0 || log_decay->size(2) == heads),
+              "[kv_cache] log_decay has shape {}, expected float32 [{}, {}, query heads]", log_decay->shape(),
+              cache.batch, k.size(1));
+  if (cache.length == 0) cache.decays = {};
+  cache.decays.append("kv_cache", *log_decay);
 }
 
 }  // namespace
@@ -140,6 +159,7 @@ int64_t KvCache::bytes() const {
   const size_t centres = state_->centres.size() * sizeof(float);
   int64_t sum = static_cast<int64_t>(state_->k.bytes() + state_->v.bytes() + centres) + state_->norms.bytes() +
                 state_->radii.bytes() + state_->errors.bytes() + shared_bytes();
+  sum += state_->decays.bytes();
   for (const kernels::EvictedKeys& evicted : state_->evicted) sum += evicted.bytes();
   for (const Tensor& level : state_->bounds.levels) sum += static_cast<int64_t>(level.bytes());
   if (device() != Device::cpu) sum += static_cast<int64_t>(state_->bounds.centres.bytes());
@@ -151,7 +171,7 @@ int64_t KvCache::shared_bytes() const {
   return shared.end > 0 ? static_cast<int64_t>(shared.k.bytes() + shared.v.bytes()) : 0;
 }
 
-void KvCache::append(const Tensor& k, const Tensor& v) {
+void KvCache::append(const Tensor& k, const Tensor& v, const std::optional<Tensor>& log_decay) {
   State& cache = *state_;
   check_rows("k", k, cache);
   check_rows("v", v, cache);
@@ -169,6 +189,7 @@ void KvCache::append(const Tensor& k, const Tensor& v) {
   } else if (first < cache.forked.key) {
     set_capacity(cache, cache.capacity);  // forks share the rows that would be overwritten
   }
+  add_gates(cache, k, log_decay);
   if (cache.device != Device::cpu) return kernels::append_on_device(cache, k, v);
   cache.resize_trees(length);
   // A task has whole blocks of one head, so that no two tasks update the same leaf.
@@ -227,6 +248,7 @@ void KvCache::truncate(int64_t length) {
   if (cache.device != Device::cpu) return kernels::truncate_on_device(cache, length);
   const int64_t whole = length / cache_block * cache_block;
   cache.length = length;
+  cache.decays.truncate(length);
   if (whole < cache.shared.end) {
     move_rows(cache, cache.begins, core::ceil_div(length + 1, cache_block) * cache_block, whole);
   }
@@ -258,6 +280,7 @@ void KvCache::evict(std::span<const int64_t> begins, int64_t room) {
                 cache.length);
     kept[h] = std::max(kept[h], begins[h] / cache_block * cache_block);
   }
+  cache.decays.evict(*std::min_element(kept.begin(), kept.end()));
   const std::vector<int64_t> before = cache.begins;
   const int64_t capacity = core::ceil_div(cache.length + room, cache_block) * cache_block;
   if (kept != before || capacity != cache.capacity) move_rows(cache, kept, capacity, 0);

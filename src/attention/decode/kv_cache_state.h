@@ -7,6 +7,7 @@
 
 #include "alibi/kv_cache.h"
 #include "alibi/stream.h"
+#include "attention/bias/decay.h"
 #include "attention/decode/evicted_keys.h"
 #include "attention/decode/kv_cache_norms.h"
 #include "attention/kernel.h"
@@ -73,6 +74,7 @@ struct [[gnu::visibility("hidden")]] KvCache::State {
   std::vector<kernels::EvictedKeys> evicted;  ///< the index of a head is b * kv_heads + h
   /// [batch * kv_heads, stride]: the centre of the first centre_rows keys, or zero while there are fewer.
   std::vector<float> centres;
+  kernels::Decays decays;        ///< of all keys, if there are gates
   kernels::CachedBounds bounds;  ///< on a device other than the CPU: replaces norms, radii and centres
   void* queue;                   ///< on a device: the stream in which the last call changed the cache
   void* memory_queue = nullptr;  ///< on a device: the stream in which k, v and bounds were allocated and are freed
@@ -127,7 +129,8 @@ struct [[gnu::visibility("hidden")]] KvCache::State {
 namespace kernels {
 
 inline void check_no_gates(const char* operation, const AttentionOptions& options) {
-  check_usage(!options.log_decay, "[{}] log_decay is set, but a cache holds no gates; expected it to be unset",
+  check_usage(!options.log_decay,
+              "[{}] log_decay is set, expected it to be unset, because a cache has the gates of its keys (append)",
               operation);
 }
 
@@ -140,6 +143,16 @@ inline void check_cached_options(const char* operation, const AttentionOptions& 
   check_usage(!options.block_table && options.seqused_k.empty() && options.leftpad_k.empty(),
               "[{}] block_table, seqused_k or leftpad_k is set, expected none of them, because a cache knows its keys",
               operation);
+}
+
+/// Gives a problem over the keys of a cache their gates.
+inline void add_gates(const char* operation, const core::StateOf<KvCache>& cache, Problem& problem) {
+  const int64_t heads = cache.decays.heads();
+  if (heads == 0 || cache.length == 0) return;
+  check_usage(problem.causal, "[{}] the cache has gates, but attention is not causal; expected causal", operation);
+  check_usage(heads == problem.heads, "[{}] q has {} heads, expected {}, those of the gates in the cache", operation,
+              problem.heads, heads);
+  problem.decays = std::shared_ptr<const Decays>(std::shared_ptr<void>(), &cache.decays);  // not owned
 }
 
 /// Moves the keys of each head from `begins` on into new memory with room for `capacity` keys. Keys before `shared` are

@@ -7,6 +7,7 @@
 
 #include "attention/decode/decode.h"
 #include "attention/skip/norms.h"
+#include "attention/skip/weights.h"
 #include "core/parallel.h"
 
 namespace alibi::kernels {
@@ -35,14 +36,20 @@ DecodeSkip::DecodeSkip(const core::StateOf<KvCache>& cache, int64_t head, const 
       budget_(budget) {
   for (const Side side : {Side::before, Side::after}) {
     const double in_block = bias->slides() ? bias->fall(side, cache_block) : static_cast<double>(bias->magnitude());
-    roundings_[static_cast<size_t>(side)] = Roundings::of_decoding(scale, cache.stride, in_block);
+    Roundings& roundings = roundings_[static_cast<size_t>(side)] =
+        Roundings::of_decoding(scale, cache.stride, in_block);
+    if (bias_.decay) roundings.fixed += 0x1p-16;  // gates in float32, of keys that have some weight
   }
 }
 
 bool DecodeSkip::spend(float norm, float radius, Side side, int64_t distance, int64_t keys) {
   const Roundings& roundings = roundings_[static_cast<size_t>(side)];
-  const double weight = std::exp2(log2_weight_of_key(row_, norm, radius, *bias_.form, side, distance, roundings)) *
-                        weight_of_keys(bias_->fall(side, 1), keys);
+  // The gates weaken all of these keys at least as much as the nearest one.
+  const double gates =
+      bias_.decay && side == Side::before ? gates_in_log2(bias_.decay, position_ - distance, position_) : 0;
+  const double weight =
+      std::exp2(log2_weight_of_key(row_, norm, radius, *bias_.form, side, distance, roundings) - gates) *
+      weight_of_keys(bias_->fall(side, 1), keys);
   if (!(weight <= budget_)) return false;  // a NaN is not dropped
   budget_ -= weight;
   return true;
@@ -81,7 +88,7 @@ int64_t first_needed_key(const Problem& problem, const core::StateOf<KvCache>& c
   if (problem.tolerance == 0 || problem.keys - problem.queries < least_keys) return 0;
   for (const Sequence& sequence : problem.sequences) {
     for (int64_t head = 0; head < problem.heads; ++head) {
-      if (!problem.biases->of(sequence.number, head).falls(Side::before)) return 0;
+      if (problem.decays == nullptr && !problem.biases->of(sequence.number, head).falls(Side::before)) return 0;
     }
   }
   const ScoreScale scale = problem.score_scale();

@@ -58,7 +58,7 @@ class Alibi : public PositionBias {
 
   BiasSums sums(int layer, const AttentionOptions&) const override {
     if (exponents_ == nullptr) return {};
-    return {.dtable = {}, .dslopes = Tensor(learned(layer).shape(), DType::float32)};
+    return {.dslopes = Tensor(learned(layer).shape(), DType::float32)};
   }
   void backward(int layer, const BiasSums& sums, const Tensor&, Tensor&) const override {
     if (exponents_ == nullptr) return;

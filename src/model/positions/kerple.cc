@@ -46,7 +46,7 @@ class Kerple : public PositionBias {
   }
 
   BiasSums sums(int, const AttentionOptions& bias) const override {
-    return {.dtable = Tensor(bias.bias_by_distance->shape()), .dslopes = {}};
+    return {.dtable = Tensor(bias.bias_by_distance->shape())};
   }
 
   void backward(int, const BiasSums& sums, const Tensor&, Tensor&) const override {

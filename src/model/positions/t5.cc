@@ -32,7 +32,7 @@ class T5 : public PositionBias {
     return {options};
   }
   /// The gradient is that of the table, so it needs no backward().
-  BiasSums sums(int, const AttentionOptions&) const override { return {.dtable = table_->gradient, .dslopes = {}}; }
+  BiasSums sums(int, const AttentionOptions&) const override { return {.dtable = table_->gradient}; }
 
  private:
   Parameter* table_ = nullptr;

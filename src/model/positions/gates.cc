@@ -1,0 +1,138 @@
+// Forget gates (Forgetting Transformer, Lin et al. 2025, arXiv 2503.02130): each token t has log f_t = logsigmoid(w x_t
+// + b) for each head of each layer, from the input x of its attention, and the score of query i and key j has the sum
+// of log f_t over t in (j, i] added to it. The start of b makes f the decay exp(-slope) of ALiBi, and w starts at 0, so
+// a new model is one with ALiBi; FoX itself starts w at random and b at 0 (gate_start=fox).
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "core/parallel.h"
+#include "model/field_table.h"
+#include "model/position.h"
+#include "nn/elementwise.h"
+#include "nn/linear.h"
+
+namespace alibi::model::positions {
+namespace {
+
+constexpr PositionNumber kGateTokens{.name = "gate_tokens", .json = "alibi.gate_tokens", .usual = 1};
+constexpr PositionNumber kGateStart{.name = "gate_slopes", .json = "alibi.gate_slopes", .usual = 1};
+
+class Gates : public PositionBias {
+ public:
+  using PositionBias::PositionBias;
+
+  void check(const ConfigFields& fields) const override {
+    fields.refuse_if(!config_.attention.causal,
+                     "gates are for decoders: they say what a token forgets of the tokens before it");
+  }
+
+  void declare(const VisitParameter& visit) override {
+    if (config_.layers == 0) return;
+    const int64_t heads = config_.attention.heads;
+    const bool as_alibi = kGateStart.of(config_) != 0;
+    std::vector<float> start(static_cast<size_t>(heads), 0.0f);
+    if (as_alibi) {
+      start = slopes(config_.attention.heads, config_.attention.alibi_bias_max);
+      for (float& m : start) m = static_cast<float>(-std::log(std::expm1(static_cast<double>(m))));  // of exp(-m)
+    }
+    visit(bias_,
+          {.name = "gates.bias", .shape = {config_.layers, heads}, .start = Initializer::rows(std::move(start))});
+    if (kGateTokens.of(config_) == 0) return;
+    visit(weight_, {.name = "gates.weight",
+                    .shape = {config_.layers * heads, config_.d_model},
+                    .start = as_alibi ? Initializer::constant(0) : Initializer::linear(config_.d_model),
+                    .decays = true});
+  }
+
+  std::vector<AttentionOptions> biases(int64_t, float) const override {
+    AttentionOptions options;
+    options.tolerance = config_.attention.tolerance;
+    return {options};
+  }
+
+  void add_input(int layer, const Tensor& x, AttentionOptions& bias) const override {
+    Tensor gates = logits(layer, x);
+    each(gates, [](float& z) { z = std::min(z, 0.0f) - std::log1p(std::exp(-std::abs(z))); });
+    bias.log_decay = gates;
+  }
+
+  BiasSums sums(int, const AttentionOptions& bias) const override {
+    return {.dlog_decay = Tensor(bias.log_decay->shape())};
+  }
+
+  void backward(int layer, const BiasSums& sums, const Tensor& x, Tensor& dx) const override {
+    const int64_t heads = config_.attention.heads, rows = x.size(0) * x.size(1);
+    Tensor dlogits = sums.dlog_decay.reshape({rows, heads});
+    Tensor z = logits(layer, x);
+    const float* at = z.data<float>();
+    float* const d = dlogits.data<float>();
+    core::parallel_ranges(rows * heads, grain, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i)
+        d[i] /= 1 + std::exp(at[i]);  // the derivative of logsigmoid(z) is sigmoid(-z)
+    });
+    Tensor dbias = bias_->gradient.slice(0, layer, layer + 1).reshape({heads});
+    if (weight_ == nullptr) {
+      for (int64_t i = 0; i < rows * heads; ++i) dbias.data<float>()[i % heads] += d[i];
+      return;
+    }
+    const Tensor input = as_float(x).reshape({rows, config_.d_model});
+    Tensor dinput = Tensor::empty(input.shape()), dweight = rows_of(weight_->gradient, layer);
+    nn::linear_backward(dlogits, input, rows_of(weight_->value, layer), &dinput, &dweight, &dbias);
+    nn::add(dx, dinput, dx);
+  }
+
+ private:
+  static constexpr int64_t grain = 1 << 12;
+
+  template <class Change>
+  static void each(Tensor& values, const Change& change) {
+    float* const at = values.data<float>();
+    core::parallel_ranges(values.elements(), grain, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) change(at[i]);
+    });
+  }
+  /// The rows of a layer.
+  Tensor rows_of(const Tensor& of_layers, int layer) const {
+    const int64_t heads = config_.attention.heads;
+    return of_layers.slice(0, layer * heads, (layer + 1) * heads);
+  }
+  static Tensor as_float(const Tensor& x) {
+    if (x.dtype() == DType::float32) return x;
+    Tensor result = Tensor::empty(x.shape(), DType::float32);
+    nn::convert(x, result);
+    return result;
+  }
+  /// w x + b, [B, T, H]
+  Tensor logits(int layer, const Tensor& x) const {
+    const int64_t heads = config_.attention.heads;
+    Tensor result = Tensor::empty({x.size(0), x.size(1), heads});
+    const Tensor bias = as_float(bias_->value.slice(0, layer, layer + 1)).reshape({heads});
+    if (weight_ != nullptr) {
+      nn::linear(as_float(x), as_float(rows_of(weight_->value, layer)), &bias, result);
+    } else {
+      for (int64_t i = 0; i < result.elements(); ++i) result.data<float>()[i] = bias.data<float>()[i % heads];
+    }
+    return result;
+  }
+
+  Parameter *weight_ = nullptr, *bias_ = nullptr;  // [layers * heads, d_model], or null; [layers, heads]
+};
+
+}  // namespace
+
+PositionMethod gates() {
+  return {
+      .name = "gates",
+      .make = make_part<PositionBias, Gates>,
+      .style = {"gates", "#7B3FA0", "#6A3290", "#B98AD6", "#C9A2E0", report::Marker::square},
+      .fields = {number_field<kGateTokens>(
+                     {.least = 0, .most = 1},
+                     "Gates: 1: each token chooses its gates; 0: they are the same for all tokens"),
+                 number_field<kGateStart>({.least = 0, .most = 1},
+                                          "Gates: 1: a new model begins as ALiBi; 0: as the Forgetting Transformer")},
+  };
+}
+
+}  // namespace alibi::model::positions
