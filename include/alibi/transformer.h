@@ -27,7 +27,7 @@ struct Position {
   std::string_view bias = {};      ///< the bias of the attention scores
 
   bool operator==(const Position&) const = default;
-  auto operator<=>(const Position&) const = default;
+  auto operator<=>(const Position&) const = default;  // NOLINT(modernize-use-nullptr): clang-tidy 14 sees a 0
 
   static const Position alibi;       ///< Press et al. 2022: a bias of -slope * distance
   static const Position sinusoidal;  ///< Vaswani et al. 2017, section 3.5: sines and cosines added to the input

@@ -32,7 +32,7 @@ void check_rows(const char* name, const Tensor& tensor, const Tensor& k) {
 /// Rows [first, last) of a page, or of an entry of a cache without pages, to which a batch entry writes.
 struct Rows {
   int64_t page, first, last, entry;
-  auto operator<=>(const Rows&) const = default;
+  auto operator<=>(const Rows&) const = default;  // NOLINT(modernize-use-nullptr): clang-tidy 14 sees a 0
 };
 
 /// Throws Error if two batch entries write into one page, or if new keys or values are read from rows that are written.

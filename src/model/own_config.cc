@@ -263,7 +263,7 @@ formats::OrderedJson own_config_json(const LanguageModelConfig& config, const To
                               {"position", name_of(t.position)},
                               {"activation", name_of(t.block.activation)},
                               {"train_length", config.train_length}};
-  if (!t.attention.causal) json["mask_token_id"] = *config.mask_token();
+  if (const std::optional<int> mask = config.mask_token()) json["mask_token_id"] = *mask;
   for (const ConfigField& field : config_fields()) {
     if (!is_own(field) || !field.belongs_to(t.position)) continue;
     if (!field.more.always_written && goes_without_saying(field, config)) continue;
