@@ -23,12 +23,13 @@ class KvCache:
         self._shape = (int(batch), int(kv_heads), int(head_dim))
         self.dtype = dtype
 
-    def append(self, k: Any, v: Any) -> None:
-        """k and v (batch, new, kv_heads, head_dim), float32, bfloat16 or float16; rounded to the type of the cache."""
+    def append(self, k: Any, v: Any, log_decay: Any = None) -> None:
+        """k and v (batch, new, kv_heads, head_dim), float32, bfloat16 or float16; rounded to the type of the cache. log_decay
+        (batch, new, heads) float32: the gates of these keys, as in attention(), for all keys of a cache or for none."""
         refuse_other_kinds("kv_cache", k=k, v=v)
         if is_torch(k):
-            torch_operator().refuse_derivatives("kv_cache", k=k, v=v)
-        self._core.append(k, v)
+            torch_operator().refuse_derivatives("kv_cache", k=k, v=v, log_decay=log_decay)
+        self._core.append(k, v, log_decay)
 
     def truncate(self, length: int) -> None:
         """Removes all but the first `length` keys."""

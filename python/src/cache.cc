@@ -80,11 +80,13 @@ void bind_cache(nb::module_& m) {
       .def(nb::init<nb::handle, nb::handle, nb::handle, nb::handle>(), "batch"_a, "kv_heads"_a, "head_dim"_a, "dtype"_a)
       .def(
           "append",
-          [](SharedCache& cache, nb::handle k_in, nb::handle v_in) {
+          [](SharedCache& cache, nb::handle k_in, nb::handle v_in, nb::handle gates_in) {
             const Array k(k_in, operation, "k"), v(v_in, operation, "v");
-            cache.use([&](KvCache& held) { held.append(k.tensor, v.tensor); });
+            std::optional<Tensor> gates;
+            if (!gates_in.is_none()) gates = Array::of_floats(gates_in, operation, "log_decay").tensor.clone();
+            cache.use([&](KvCache& held) { held.append(k.tensor, v.tensor, gates); });
           },
-          "k"_a, "v"_a)
+          "k"_a, "v"_a, "log_decay"_a.none())
       .def(
           "truncate",
           [](SharedCache& cache, nb::handle n_in) {

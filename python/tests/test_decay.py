@@ -99,6 +99,23 @@ def dense_torch(torch, q, k, v, gates):
     return torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=bias).transpose(1, 2)
 
 
+@pytest.mark.parametrize("kind", ["numpy", "torch"])
+def test_caches_hold_the_gates_of_their_keys(kind):
+    q, k, v, gates = arrays()
+    if kind == "torch":
+        q, k, v, gates = (pytest.importorskip("torch").from_numpy(x) for x in (q, k, v, gates))
+    whole = np.asarray(alibi.attention(q, k, v, log_decay=gates))
+    cache = alibi.KvCache(k.shape[0], k.shape[2], k.shape[3])
+    for begin, end in ((0, L // 2), (L // 2, L - 3), (L - 3, L)):
+        cache.append(k[:, begin:end], v[:, begin:end], gates[:, begin:end])
+        out = np.asarray(alibi.attention_decode(q[:, end - 1 : end], cache, tolerance=2**-24))
+        assert np.abs(out - whole[:, end - 1 : end]).max() <= 3e-6
+    with pytest.raises(alibi.UsageError, match="log_decay is not given, but the"):
+        cache.append(k, v)
+    with pytest.raises(alibi.UsageError, match=r"log_decay has shape \[.*\], expected float32"):
+        cache.append(k, v, gates[:, 1:])
+
+
 @pytest.mark.parametrize("tolerance", [0.0, 2**-24])
 @pytest.mark.parametrize("queries", [L, 7])
 def test_torch(queries, tolerance):

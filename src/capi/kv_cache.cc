@@ -52,6 +52,24 @@ alibi_status alibi_kv_cache_append(alibi_kv_cache* cache, const alibi_tensor* k,
   });
 }
 
+alibi_status alibi_kv_cache_append_gated(alibi_kv_cache* cache, const alibi_tensor* k, const alibi_tensor* v,
+                                         const float* log_decay, size_t log_decay_count) {
+  return guarded([&] {
+    constexpr const char* operation = "alibi_kv_cache_append_gated";
+    check_pointer(operation, "cache", cache);
+    check_pointer(operation, "log_decay", log_decay);
+    const Device device = cache->cache.device();
+    const Tensor keys = to_tensor(operation, "k", k, device), values = to_tensor(operation, "v", v, device);
+    const int64_t of_head = keys.size(0) * keys.size(1), count = static_cast<int64_t>(log_decay_count);
+    check(of_head > 0 ? count % of_head == 0 : count == 0,
+          "[{}] log_decay_count is {}, expected batch * new keys * query heads, a multiple of {}", operation,
+          log_decay_count, of_head);
+    if (of_head == 0) return;
+    cache->cache.append(keys, values,
+                        Tensor::view(const_cast<float*>(log_decay), {keys.size(0), keys.size(1), count / of_head}));
+  });
+}
+
 alibi_status alibi_kv_cache_truncate(alibi_kv_cache* cache, int64_t length) {
   return guarded([&] {
     check_pointer("alibi_kv_cache_truncate", "cache", cache);

@@ -489,12 +489,20 @@ TEST_F(CInterface, TheCacheChecksItsArguments) {
   EXPECT_EQ(cache, nullptr);
   ASSERT_EQ(alibi_kv_cache_create(1, 2, 4, ALIBI_BFLOAT16, &cache), ALIBI_OK);
   expect_refused(alibi_kv_cache_append(cache, &k, nullptr), "[alibi_kv_cache_append] v is null");
+  const float gates[5 * 2] = {};  // of 0: as without gates
+  expect_refused(alibi_kv_cache_append_gated(cache, &k, &v, nullptr, 0), "log_decay is null");
+  expect_refused(alibi_kv_cache_append_gated(cache, &k, &v, gates, 1), "log_decay_count is 1, expected");
   ASSERT_EQ(alibi_kv_cache_append(cache, &k, &v), ALIBI_OK);
   EXPECT_EQ(alibi_kv_cache_length(cache), 5);
   EXPECT_EQ(alibi_attention_decode(&q, cache, nullptr, &out, nullptr), ALIBI_OK);
   for (const float x : out_data) EXPECT_TRUE(std::abs(x - 1) <= 1e-6f);
   options.dropout_p = 0.5f;
   expect_refused(alibi_attention_decode(&q, cache, &options, &out, nullptr), "dropout_p");
+  alibi_kv_cache_destroy(cache);
+  ASSERT_EQ(alibi_kv_cache_create(1, 2, 4, ALIBI_FLOAT32, &cache), ALIBI_OK);
+  ASSERT_EQ(alibi_kv_cache_append_gated(cache, &k, &v, gates, 10), ALIBI_OK) << alibi_last_error();
+  EXPECT_EQ(alibi_attention_decode(&q, cache, nullptr, &out, nullptr), ALIBI_OK);
+  for (const float x : out_data) EXPECT_TRUE(std::abs(x - 1) <= 1e-6f);
   alibi_kv_cache_destroy(cache);
   alibi_kv_cache_destroy(nullptr);
 }

@@ -206,6 +206,7 @@ void from_c() {
   alibi_kv_cache* cache = nullptr;
   ok(alibi_kv_cache_create(1, 1, 4, ALIBI_FLOAT32, &cache));
   ok(alibi_kv_cache_append(cache, &q, &q));
+  expect(alibi_kv_cache_append_gated(cache, &q, &q, nullptr, 0) != ALIBI_OK, "no gates beside keys without gates");
   ok(alibi_kv_cache_truncate(cache, 4));
   expect(alibi_kv_cache_length(cache) == 4, "the cache's length");
   ok(alibi_attention_decode(&q, cache, &options, &out, nullptr));
