@@ -112,7 +112,9 @@ def _backward(
     result = _gradients(q, k, v, options, wanted)
     if dout.stride(-1) != 1:
         dout = dout.contiguous()
-    _core.attention_backward(dout, q, k, v, out, lse, kernel_lse, blocks, *result[:3], *_given(result, wanted), options)
+    dq, dk, dv = result[:3]
+    dslopes, dsinks, dlog_decay = _given(result, wanted)
+    _core.attention_backward(dout, q, k, v, out, lse, kernel_lse, blocks, dq, dk, dv, dslopes, dsinks, dlog_decay, options)
     return result
 
 

@@ -68,7 +68,9 @@ def backward(dout: Tensor, inputs: tuple[Tensor, ...], results: tuple[Tensor, ..
     dq, dk, dv = results
     with _queue(q.device) as stream:
         sums = [None if x is None else torch.zeros_like(x, device=q.device) for x in parameters]
-        _core.attention_backward(_aligned(dout), q, k, v, out, lse, kernel_lse, blocks, dq, dk, dv, *sums, options, stream)
+        dslopes, dsinks, dlog_decay = sums
+        _core.attention_backward(_aligned(dout), q, k, v, out, lse, kernel_lse, blocks, dq, dk, dv, dslopes, dsinks, dlog_decay,
+                                 options, stream)  # fmt: skip
         for parameter, total in zip(parameters, sums, strict=True):
-            if parameter is not None:
+            if parameter is not None and total is not None:
                 parameter.copy_(total)
