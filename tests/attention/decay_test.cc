@@ -370,6 +370,9 @@ TEST(AttentionDecay, ErrorsOfCaches) {
   expect_error([&] { attention_decode(t.q.slice(2, 0, 2), cache, {}); },
                {"q has 2 heads, expected 4, those of the gates"});
   EXPECT_EQ(cache.length(), 5);
+  cache.truncate(0);  // then it may have keys without gates
+  for (int i = 0; i < 2; ++i) cache.append(t.k, t.v);
+  EXPECT_EQ(cache.length(), 10);
   KvCache plain(1, 2, 16);
   plain.append(t.k, t.v);
   expect_error([&] { plain.append(t.k, t.v, gates); }, {"log_decay is given, but the 5 keys of the cache have none"});

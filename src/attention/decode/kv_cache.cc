@@ -44,6 +44,7 @@ void add_gates(core::StateOf<KvCache>& cache, const Tensor& k, const std::option
   check_usage(cache.length == 0 || log_decay.has_value() == (heads > 0),
               "[kv_cache] log_decay is {}, but the {} keys of the cache have {}; expected gates for all keys or none",
               log_decay ? "given" : "not given", cache.length, heads > 0 ? "gates" : "none");
+  if (cache.length == 0 && !log_decay) cache.decays = {};  // a cache that was emptied may have had gates
   if (!log_decay) return;
   check_usage(cache.device == Device::cpu, "[kv_cache] log_decay is given to a cache on '{}', expected one on 'cpu'",
               name_of(cache.device));

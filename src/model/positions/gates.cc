@@ -1,7 +1,7 @@
 // Forget gates (Forgetting Transformer, Lin et al. 2025, arXiv 2503.02130): each token t has log f_t = logsigmoid(w x_t
 // + b) for each head of each layer, from the input x of its attention, and the score of query i and key j has the sum
 // of log f_t over t in (j, i] added to it. The start of b makes f the decay exp(-slope) of ALiBi, and w starts at 0, so
-// a new model is one with ALiBi; FoX itself starts w at random and b at 0 (gate_start=fox).
+// a new model is one with ALiBi. With gate_slopes = 0, w starts at random and b at 0.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -17,7 +17,7 @@ namespace alibi::model::positions {
 namespace {
 
 constexpr PositionNumber kGateTokens{.name = "gate_tokens", .json = "alibi.gate_tokens", .usual = 1};
-constexpr PositionNumber kGateStart{.name = "gate_slopes", .json = "alibi.gate_slopes", .usual = 1};
+constexpr PositionNumber kGateSlopes{.name = "gate_slopes", .json = "alibi.gate_slopes", .usual = 1};
 
 class Gates : public PositionBias {
  public:
@@ -31,7 +31,7 @@ class Gates : public PositionBias {
   void declare(const VisitParameter& visit) override {
     if (config_.layers == 0) return;
     const int64_t heads = config_.attention.heads;
-    const bool as_alibi = kGateStart.of(config_) != 0;
+    const bool as_alibi = kGateSlopes.of(config_) != 0;
     std::vector<float> start(static_cast<size_t>(heads), 0.0f);
     if (as_alibi) {
       start = slopes(config_.attention.heads, config_.attention.alibi_bias_max);
@@ -130,8 +130,8 @@ PositionMethod gates() {
       .fields = {number_field<kGateTokens>(
                      {.least = 0, .most = 1},
                      "Gates: 1: each token chooses its gates; 0: they are the same for all tokens"),
-                 number_field<kGateStart>({.least = 0, .most = 1},
-                                          "Gates: 1: a new model begins as ALiBi; 0: as the Forgetting Transformer")},
+                 number_field<kGateSlopes>({.least = 0, .most = 1},
+                                           "Gates: 1: a new model begins as ALiBi; 0: with random gates")},
   };
 }
 
