@@ -194,6 +194,16 @@ TEST_P(AttentionAmx, RandomCases) {
   EXPECT_GT(supported_cases, 15);
 }
 
+/// With large scores or sinks the softmax has a running maximum, which begins at the sink.
+TEST_P(AttentionAmx, SinksWithARunningMaximum) {
+  for (const float input_scale : {1.0f, 4.0f}) {
+    AttentionCase c = amx_case(300, 330, 4, 64);
+    c.input_scale = input_scale;
+    c.options.sinks = {30, -60, 3, -std::numeric_limits<float>::infinity()};
+    expect_right(c);
+  }
+}
+
 TEST_P(AttentionAmx, PackedSequences) {
   AttentionCase c = amx_case(301, 321, 4);
   c.kv_heads = 2;
