@@ -1,4 +1,5 @@
-"""Runs the stages of .ci/stages, cheapest failures first, and stops at the first failure.
+"""Runs the stages of .ci/stages, cheapest failures first. The level check stops at the first failure; otherwise a failure
+keeps only those stages from running that need the one that failed.
 
     .ci/run [--list]           the level `check`; --list only prints what it runs, and what it leaves to --full
     .ci/run --full [--list]    everything
@@ -55,18 +56,20 @@ class Stage:
         subprocess.run(["kill", "-9", "--", f"-{self.process.pid}"], stderr=subprocess.DEVNULL, check=False)
 
 
-def run(stages, names):
-    """The stages that have ended; the last one may have failed."""
+def run(stages, names, stops):
+    """The stages that have ended. stops: no stage begins or goes on after the first failure."""
     waiting, running, ended = list(stages), [], []
     try:
-        while (waiting or running) and not any(stage.code for stage in ended):
-            missing = names - {stage.name for stage in ended}
+        while (waiting or running) and not (stops and any(stage.code for stage in ended)):
+            missing = names - {stage.name for stage in ended if stage.code == 0}
             for stage in list(waiting):
                 beside = all(one.cores == "1" for one in [stage, *running]) and len(running) < os.cpu_count()
                 if (beside or not running) and not stage.needs & missing:
                     waiting.remove(stage)
                     running.append(stage)
                     stage.start()
+            if not running:
+                break  # those that wait need a stage that failed
             time.sleep(0.1)
             ended += [stage for stage in running if stage.has_ended()]
             running = [stage for stage in running if stage not in ended]
@@ -94,7 +97,7 @@ def main():
         return 0
     (ROOT / "build-ci").mkdir(exist_ok=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    ended = run(chosen, wanted)
+    ended = run(chosen, wanted, stops=level == "check")
     failed = [stage for stage in ended if stage.problem]
     print("".join(f"\n=== The end of the output of {stage.name}\n{stage.text[-6000:]}" for stage in failed))
     print(f"{'stage':14} {'seconds':>8} {'CPU':>8} {'tests':>8}", *(stage.row for stage in ended), left, sep="\n")

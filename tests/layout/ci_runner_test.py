@@ -16,6 +16,7 @@ first check,full all - echo '[  PASSED  ] 12 tests.'
 one   check,full 1 first sleep 0.2; echo '3 passed in 1s'; (sleep 300 &)
 two   check,full 1 first {two}
 last  full all one,two echo 'Ran 5 tests in 1s'
+apart full all first echo 'Ran 6 tests in 1s'
 """
 
 
@@ -45,7 +46,7 @@ class Runner(unittest.TestCase):
     def test_all_stages_pass(self):
         code, output = self.run_stages("echo '7 tests passed'")
         self.assertEqual(code, 0, output)
-        self.assertIn("Not run, as not of the level check: last\n", output)
+        self.assertIn("Not run, as not of the level check: last apart\n", output)
         for name, tests in (("first", 12), ("one", 3), ("two", 7)):
             self.assertRegex(output, rf"(?m)^{name} +\d+ +\d+ +{tests}  passed$")
         self.assertFalse(self.record.exists())
@@ -65,8 +66,15 @@ class Runner(unittest.TestCase):
             code, output = self.run_stages(two, "--full")
             self.assertEqual(code, 1, output)
             self.assertRegex(output, rf"(?m)^two .*{message}$")
-            self.assertRegex(output, "FAILED: two - NOT RUN:" + ("$" if "SKIPPED" in two else ".* last"))
+            self.assertRegex(output, "(?m)FAILED: two - NOT RUN:" + (" ?$" if "SKIPPED" in two else " last$"))
+            self.assertRegex(output, r"(?m)^apart .* 6  passed$")
             self.assertFalse(self.record.exists())
+
+    def test_the_check_stops_at_the_first_failure(self):
+        (self.folder / ".ci/stages").write_text("# first line\nfirst check all - exit 3\nlate check all - echo late\n")
+        process = subprocess.run([sys.executable, self.folder / ".ci/runner.py"], text=True, stdout=subprocess.PIPE)
+        self.assertIn("FAILED: first - NOT RUN: late", process.stdout)
+        self.assertEqual(process.returncode, 1)
 
     def test_a_signal_ends_the_stages(self):
         process = self.start(f"echo begun; sleep 300; touch {self.folder}/ended")
@@ -79,7 +87,7 @@ class Runner(unittest.TestCase):
 
     def test_names_choose_stages_with_those_that_they_need(self):
         code, output = self.run_stages("true", "last", "--list")
-        self.assertEqual((code, output), (0, "Stages: first one two last\nNot run: \n"))
+        self.assertEqual((code, output), (0, "Stages: first one two last\nNot run: apart\n"))
         self.assertEqual(self.run_stages("true", "lost")[0], 2)
 
 
