@@ -57,7 +57,7 @@ class Stage:
 
 
 def run(stages, names, stops):
-    """The stages that have ended. stops: no stage begins or goes on after the first failure."""
+    """The stages that have ended. stops: no stage begins or continues after the first failure."""
     waiting, running, ended = list(stages), [], []
     try:
         while (waiting or running) and not (stops and any(stage.code for stage in ended)):
