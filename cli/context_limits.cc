@@ -47,6 +47,16 @@ void add_context_limits(Command& command, ContextOptions& options) {
                   if (wrong.empty()) options.eviction_tolerance = share;
                   return wrong;
                 });
+  command.value(
+      "--query-norm", "X",
+      "With gates: bound on the norm of later queries, which decides the keys to evict [that of the model's QK "
+      "norm or clamp, or 1.25 times the largest so far]",
+      [&options](const std::string& word) {
+        double norm = 0;
+        const std::string wrong = read_number(word, {.above = 0}, norm);
+        if (wrong.empty()) options.query_norm = norm;
+        return wrong;
+      });
   command.flag(
       "--exact", options.exact,
       "Stop with an error before evicted keys could have more weight than --eviction-tolerance (default: the rounding "
@@ -54,6 +64,10 @@ void add_context_limits(Command& command, ContextOptions& options) {
 }
 
 void check_context_limits(const std::string& operation, const ContextOptions& options) {
+  check_usage(options.evicts() || !options.query_norm,
+              "[{}] --query-norm needs a limit that evicts keys; add --memory or --eviction-tolerance, or leave out "
+              "--query-norm",
+              operation);
   check_usage(options.evicts() || !options.exact,
               "[{}] --exact needs a limit that evicts keys; add --memory or --eviction-tolerance, or leave out --exact",
               operation);
@@ -78,8 +92,10 @@ nlohmann::ordered_json evicted_json(const ContextOptions& options, const Evictio
   if (!options.evicts()) return nullptr;
   return {{"memory", options.memory ? nlohmann::ordered_json(*options.memory) : nullptr},
           {"tolerance", options.eviction_tolerance ? nlohmann::ordered_json(*options.eviction_tolerance) : nullptr},
+          {"query_norm", options.query_norm ? nlohmann::ordered_json(*options.query_norm) : nullptr},
           {"exact", options.exact},
           {"keys", certificate.keys},
+          {"kept", certificate.kept},
           {"worst_share", certificate.worst},
           {"score_error", certificate.score_error},
           {"token", certificate.position},

@@ -14,11 +14,15 @@ namespace alibi {
 class LanguageModel;
 
 /// Data type and limits of a context. With a limit it evicts keys and values beyond the horizon of their head, those of
-/// steep heads first. EvictionCertificate bounds their contribution.
+/// steep heads first, or with gates those that no later query needs (KvCache::evict_negligible). EvictionCertificate
+/// bounds their contribution.
 struct ContextOptions {
   std::optional<DType> cached = {};    ///< float32, bfloat16 or q8_0 (KvCache); absent: that of the model's precision
   std::optional<int64_t> memory = {};  ///< maximum bytes of keys and values
   std::optional<double> eviction_tolerance = {};  ///< evict keys whose share of a row's weight would be below this
+  /// With gates: assumed bound of the norms of later queries. Absent: the model's QK norm or clamp gives it, or else it
+  /// is 1.25 times each head's largest norm so far. The certificate holds for longer queries, too.
+  std::optional<double> query_norm = {};
   bool exact = false;  ///< throw Error before the share of evicted keys exceeds the tolerance, or
                        ///< rounding if there is no tolerance
 

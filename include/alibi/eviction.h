@@ -12,6 +12,7 @@ struct EvictionCertificate {
   int64_t position = 0;  ///< position of the token with the largest share
   int layer = 0, head = 0;
   int64_t keys = 0;        ///< number of evicted keys in all layers and heads
+  int64_t kept = 0;        ///< number of keys that all layers and heads hold
   double score_error = 0;  ///< with a q8_0 cache: largest bound of the change of an attention score; otherwise 0
 };
 

@@ -210,6 +210,27 @@ void Block::limit_and_normalize(BlockProducts& products) const {
   nn::norm(products.k.y, k_norm_.parameters(), products.k.y, products.k.statistics);
 }
 
+// A row of C normalized values has at most the norm sqrt(C), and all of it may be in one head.
+std::vector<double> Block::query_norms() const {
+  constexpr double rounding = 1 + 0x1p-6;  // of values in bfloat16
+  const int64_t dim = config_.head_dim();
+  const double clamped = config_.attention.clip_qkv > 0 ? config_.attention.clip_qkv : HUGE_VAL;
+  std::vector<double> norms(static_cast<size_t>(config_.attention.heads),
+                            rounding * clamped * std::sqrt(static_cast<double>(dim)));
+  if (!config_.attention.qk_norm) return norms;
+  const std::vector<float> weight = q_norm_.weight->value.to_floats();
+  const std::vector<float> bias = q_norm_.bias != nullptr ? q_norm_.bias->value.to_floats() : std::vector<float>();
+  for (size_t head = 0; head < norms.size(); ++head) {
+    double largest = 0, squares = 0;
+    for (auto d = head * static_cast<size_t>(dim); d < (head + 1) * static_cast<size_t>(dim); ++d) {
+      largest = std::max(largest, std::abs(static_cast<double>(weight[d])));
+      if (!bias.empty()) squares += static_cast<double>(bias[d]) * static_cast<double>(bias[d]);
+    }
+    norms[head] = rounding * (largest * std::sqrt(static_cast<double>(config_.d_model)) + std::sqrt(squares));
+  }
+  return norms;
+}
+
 void Block::limit_and_normalize_backward(BlockProducts& products, Tensor& dqkv, const Tensor& memory) const {
   if (config_.attention.qk_norm) {
     const auto backward = [&](BlockProducts::Normed& normed, const NormLayer& layer, int64_t first) {

@@ -78,6 +78,8 @@ class Block {
   void project_keys(Pass& pass, Tensor& keys) const;
   /// The options of attention, with the bias of this layer that does not depend on the tokens.
   AttentionOptions attention_options(const Pass& pass) const { return attention_options(pass, pass, {}); }
+  /// For each head a bound of the norms of its queries, from their norm or their clamp; +infinity if there is neither.
+  std::vector<double> query_norms() const;
   /// What follows on attention.
   void finish(ResidualStream& stream, const Tensor& attended, Pass& pass) const;
 

@@ -6,12 +6,25 @@
 #include "core/check.h"
 #include "model/context_state.h"
 #include "model/position.h"
+#include "model/transformer_state.h"
 
 namespace alibi {
 namespace {
 
 /// Enough tokens for matrix products and attention at full speed, and few enough to keep the temporary memory small.
 constexpr int64_t tokens_at_a_time = 2048;
+
+/// The smaller one of the given bound and that of the model's own norm or clamp of queries, for all heads of all
+/// layers.
+std::vector<double> query_norms_of(const LanguageModel& model, const ContextOptions& options) {
+  std::vector<double> norms;
+  for (const model::Block& block : core::state_of(model::transformer_of(model)).blocks) {
+    for (const double norm : block.query_norms())
+      norms.push_back(std::min(norm, options.query_norm.value_or(HUGE_VAL)));
+  }
+  if (std::isinf(norms.front())) norms.clear();
+  return norms;
+}
 
 }  // namespace
 
@@ -23,6 +36,9 @@ Context::Context(const LanguageModel& model, const ContextOptions& options) : st
   state_->options = options;
   state_->end = model::end_of_positions(config);
   state_->dtype = options.cached.value_or(model.precision() == Precision::bf16 ? DType::bfloat16 : DType::float32);
+  check_usage(!options.query_norm || *options.query_norm > 0, "[context] query_norm is {}, expected above 0",
+              options.query_norm.value_or(0));
+  if (options.evicts() && config.layers > 0) state_->query_norms = query_norms_of(model, options);
   state_->begin();
 }
 
@@ -30,9 +46,15 @@ void Context::State::begin() {
   caches.clear();
   for (int i = 0; i < config.layers; ++i) caches.emplace_back(1, config.key_heads(), config.head_dim(), dtype);
   if (options.evicts()) {
-    check_usage(model::Positions(config).bias->bounds_far_keys(),
-                "[context] {} positions put no bound on what far keys weigh, so no keys can be evicted; alibi has one",
+    const model::Positions positions(config);
+    check_usage(!options.query_norm || !positions.bias->bounds_far_keys(),
+                "[context] query_norm is set for {} positions, expected it to be unset, because it is for gates",
                 name_of(config.position));
+    check_usage(
+        positions.bias->bounds_evicted_keys(),
+        "[context] {} positions put no bound on what far keys weigh, so no keys can be evicted; alibi and gates "
+        "have one",
+        name_of(config.position));
     eviction = std::make_unique<kernels::Eviction>(kernels::EvictionOptions{.layers = config.layers,
                                                                             .heads = config.attention.heads,
                                                                             .kv_heads = config.key_heads(),
@@ -41,6 +63,7 @@ void Context::State::begin() {
                                                                             .dtype = dtype,
                                                                             .memory = options.memory,
                                                                             .tolerance = options.eviction_tolerance,
+                                                                            .query_norms = query_norms,
                                                                             .exact = options.exact});
   }
   pass.caches = caches;
@@ -90,6 +113,7 @@ Context Context::fork() const {
   copy->options = state_->options;
   copy->dtype = state_->dtype;
   copy->end = state_->end;
+  copy->query_norms = state_->query_norms;
   for (const KvCache& cache : state_->caches) copy->caches.push_back(cache.fork());
   if (state_->eviction) copy->eviction = std::make_unique<kernels::Eviction>(*state_->eviction);
   copy->pass.caches = copy->caches;
@@ -118,7 +142,11 @@ void Context::rewind(int64_t position) {
 }
 
 EvictionCertificate Context::certificate() const {
-  return state_->eviction ? state_->eviction->certificate() : EvictionCertificate();
+  EvictionCertificate certificate = state_->eviction ? state_->eviction->certificate() : EvictionCertificate();
+  for (const KvCache& cache : state_->caches) {
+    for (int64_t h = 0; h < cache.kv_heads(); ++h) certificate.kept += cache.length() - cache.begin(h);
+  }
+  return certificate;
 }
 
 namespace {

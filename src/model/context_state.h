@@ -21,7 +21,8 @@ struct [[gnu::visibility("hidden")]] Context::State {
   TransformerConfig config;
   ContextOptions options;
   DType dtype = DType::float32;
-  std::optional<int64_t> end;  // number of the model's positions; absent if they do not end
+  std::optional<int64_t> end;       // number of the model's positions; absent if they do not end
+  std::vector<double> query_norms;  // [layers * heads]: bounds that eviction may use; empty if there are none
   std::vector<KvCache> caches;
   std::unique_ptr<kernels::Eviction> eviction;  // null if no keys are evicted
   model::Pass pass;  // its memory is reused from call to call; its position is the position of the context

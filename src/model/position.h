@@ -80,6 +80,8 @@ class PositionBias : public PositionPart {
   /// Whether the weight of keys falls with the distance without limit, so that the weight of far keys has a bound that
   /// follows from biases() alone.
   virtual bool bounds_far_keys() const { return false; }
+  /// Whether a context may evict keys: their weight has a bound, at least once later tokens have been read.
+  virtual bool bounds_evicted_keys() const { return bounds_far_keys(); }
   /// Called once for a pass: the biases for all layers, or one for each. All visible keys have a distance below
   /// `distances`. `scale` multiplies the distances; it is 1 in training.
   virtual std::vector<AttentionOptions> biases(int64_t /*distances*/, float /*scale*/) const {

@@ -253,6 +253,7 @@ OrderedJson details_of(const std::vector<EngineResult>& results) {
                          {"cache_bytes", sample.generation.cache_bytes},
                          {"evicted",
                           {{"keys", certificate.keys},
+                           {"kept", certificate.kept},
                            {"worst_share", certificate.worst},
                            {"token", certificate.position},
                            {"layer", certificate.layer},

@@ -257,6 +257,8 @@ class Streaming(CliTest):
         self.fails(2, "found '12 apples', expected a number of bytes", "generate", self.model, "--memory", "12 apples")
         self.fails(2, "expected at least 384", "generate", self.model, "--memory", "1KiB")
         self.fails(2, "add --memory or --eviction-tolerance", "generate", self.model, "--exact")
+        self.fails(2, "--query-norm needs a limit", "generate", self.model, "--query-norm", "3")
+        self.fails(2, "query_norm is set for alibi positions", "generate", self.model, "--query-norm", "3", "--memory", "64MiB")
         self.fails(2, "apply to --one-pass only", "eval", self.model, self.valid, "--memory", "1GiB")
 
     def test_learned_positions_cannot(self):

@@ -163,6 +163,10 @@ void attend() {
   cache.evict(begins, 3);
   expect(cache.begin(1) == 0 && evicted_share(q, cache, options, of_cache.lse) == 0, "a block that is needed stays");
   expect(score_error(q, cache, options) == 0, "a cache in float32 is not rounded");
+  KvCache gated(1, 2, 8);
+  gated.append(k, v, Tensor({1, k.size(1), 2}));
+  const std::vector<double> norms = {1, 1};
+  expect(gated.evict_negligible(0.1, norms, options, 0) == 0, "a few keys with gates stay");
 }
 
 void from_c() {

@@ -57,6 +57,51 @@ double EvictedKeys::log_weight(double score_per_norm, double log_sum, const Bias
   return (max + std::log2(sum)) / log2e;
 }
 
+void EvictedWeights::add(const HeadDecay& decay, const Range& keys, float norm, float radius) {
+  if (empty()) {
+    // Any values of x give a bound. These are scores of the first radius, in powers of two.
+    constexpr WeightBounds::Values scores = {0, 4, 8, 14, 20, 30, 45, 70};
+    const bool usable = radius > 1e-20f && radius < infinity;
+    for (size_t e = 0; e < x_.size(); ++e) x_[e] = usable ? scores[e] / radius : scores[e];
+  }
+  double weights = 0;
+  for (int64_t key = keys.begin; key < keys.end; ++key) weights += std::exp2(-gates_in_log2(decay, key, keys.end - 1));
+  WeightBounds::Values block;
+  for (size_t e = 0; e < block.size(); ++e) {
+    block[e] = radius < infinity ? above(static_cast<double>(x_[e]) * static_cast<double>(radius) + std::log2(weights))
+                                 : static_cast<float>(infinity);
+  }
+  sum_.add(block, empty() ? 0 : gates_in_log2(decay, keys.begin - 1, keys.end - 1));
+  norm_ = std::max(norm_, norm);
+  radius_ = std::max(radius_, radius);
+  keys_ = keys.end;
+}
+
+double EvictedWeights::log2_weight(SkipRow<double> row, const HeadBias& bias, int64_t position,
+                                   const Roundings& roundings) const {
+  const WeightBounds::Values values = sum_.values();
+  const WeightBounds::Head head{.x = x_, .before = &values, .radius_before = &radius_};
+  const float x = above(row.norm);
+  const Levels at = head.levels_of(x, x);
+  const Chord chord = head.chord_before(at, 0);
+  row.share = static_cast<double>(at.share(x));
+  const RemainingKeys keys{.score_per_norm = static_cast<double>(norm_),
+                           .radius_per_norm = static_cast<double>(radius_),
+                           .biases = static_cast<double>(values[0]),
+                           .summed = true,
+                           .low = static_cast<double>(chord.low),
+                           .rise = static_cast<double>(chord.rise)};
+  const double beyond = bias->beyond(Side::before, position - (keys_ - 1)) * std::numbers::log2e -
+                        gates_in_log2(bias.decay, keys_ - 1, position);
+  return SkipBound::log2_weight(DoubleMath(), row, keys, beyond, roundings);
+}
+
+KeyBounds bounds_of_block(const core::StateOf<KvCache>& cache, int64_t head, int64_t block) {
+  const float error = cache.errors.at(head, 0, block);
+  const auto given = [&](float stored) { return error > 0 ? (stored + error) * (1 + 0x1p-22f) : stored; };
+  return {given(cache.norms.at(head, 0, block)), given(cache.radii.at(head, 0, block))};
+}
+
 static double norm_of_query(const Problem& problem, int64_t b, int64_t query, int64_t head) {
   double sum = 0;
   for (int64_t d = 0; d < problem.head_dim; ++d) {
@@ -73,13 +118,15 @@ EvictedShares evicted_shares(const Tensor& q, const KvCache& cache, const Attent
   held.check_on_cpu("evicted_share()");
   check_no_gates(operation, options);
   const Tensor keys = held.as_seen(q.dtype());
-  const Problem problem = make_problem(operation, q, keys, keys, q, options);
+  Problem problem = make_problem(operation, q, keys, keys, q, options);
+  add_gates(operation, held, problem);
   const Shape expected = {problem.batch, problem.heads, problem.queries};
   check_usage(lse.defined() && lse.shape() == expected && lse.dtype() == DType::float32 && lse.contiguous(),
               "[{}] lse has shape {}, expected float32 {}", operation, to_string(lse.shape()), to_string(expected));
 
   struct Head {
     double worst = -infinity, lead = -infinity;  // as logarithms
+    double norm = 0;
     int64_t query = 0;
   };
   std::vector<Head> found(static_cast<size_t>(problem.batch * problem.heads));
@@ -90,6 +137,7 @@ EvictedShares evicted_shares(const Tensor& q, const KvCache& cache, const Attent
     Head& head = found[static_cast<size_t>(at)];
     const int64_t b = at / problem.heads, h = at % problem.heads, kv_head = h / problem.group();
     const EvictedKeys& evicted = held.evicted[static_cast<size_t>(b * held.kv_heads + kv_head)];
+    const float* const centre = held.centre(b * held.kv_heads + kv_head);
     const double longest = std::max<double>(static_cast<double>(evicted.longest()),
                                             static_cast<double>(held.norms.longest(b * held.kv_heads + kv_head)));
     const Sequence& sequence = problem.sequences[static_cast<size_t>(b)];
@@ -97,20 +145,37 @@ EvictedShares evicted_shares(const Tensor& q, const KvCache& cache, const Attent
     const int64_t offset = sequence.query_offset;
     for (int64_t i = 0; i < problem.queries; ++i) {
       const double norm = norm_of_query(problem, b, i, h);
+      head.norm = std::isnan(norm) ? infinity : std::max(head.norm, norm);
       const double score_per_norm = scale * norm, sum = static_cast<double>(of_rows[at * problem.queries + i]);
       const int64_t position = offset + i;
       if (position >= count_from) {
         const double lead = score_per_norm * longest - sum;
         head.lead = std::isnan(lead) ? infinity : std::max(head.lead, lead);
       }
-      if (evicted.empty()) continue;
-      const int64_t nearest = position - (evicted.keys() - 1);
+      if (held.begin(kv_head) == 0) continue;
+      const int64_t nearest = position - (held.begin(kv_head) - 1);
       double weight = infinity;
       if (nearest > bias.most) continue;  // the head does not see these keys
       if (nearest > 0) {
         // The exact keys could have a log-sum-exp that is smaller by the error of a score.
         const double error = score_per_norm * static_cast<double>(held.errors.longest(b * held.kv_heads + kv_head));
-        weight = evicted.log_weight(score_per_norm, sum, *bias.form, position, roundings) + error;
+        if (bias.decay) {
+          double product = 0;
+          for (int64_t d = 0; d < problem.head_dim; ++d) {
+            const int64_t element = problem.q.offset(b, i, h) + d;
+            product += static_cast<double>(load_value(problem.dtype, problem.q.data, element)) *
+                       static_cast<double>(centre[d]);
+          }
+          const SkipRow<double> row = {.norm = score_per_norm * std::numbers::log2e,
+                                       .product = product * static_cast<double>(problem.scale) * std::numbers::log2e,
+                                       .share = 0,
+                                       .top = sum * std::numbers::log2e};
+          weight = held.evicted_weights[static_cast<size_t>(at)].log2_weight(row, bias, position, roundings) /
+                   std::numbers::log2e;
+        } else {
+          weight = evicted.log_weight(score_per_norm, sum, *bias.form, position, roundings);
+        }
+        weight += error;
         if (std::isnan(weight)) weight = infinity;
       }
       if (weight > head.worst) {
@@ -128,10 +193,12 @@ EvictedShares evicted_shares(const Tensor& q, const KvCache& cache, const Attent
   EvictedShares result;
   result.biases = problem.biases;
   result.lead.assign(static_cast<size_t>(problem.heads), -infinity);
+  result.norm.assign(static_cast<size_t>(problem.heads), 0);
   double worst = -infinity;
   for (size_t at = 0; at < found.size(); ++at) {
     const size_t h = at % static_cast<size_t>(problem.heads);
     result.lead[h] = std::max(result.lead[h], found[at].lead);
+    result.norm[h] = std::max(result.norm[h], found[at].norm);
     if (!(found[at].worst > worst)) continue;
     worst = found[at].worst;
     result.head = static_cast<int64_t>(h);

@@ -35,7 +35,9 @@ Eviction::Eviction(const EvictionOptions& options)
       window_(options.window),
       options_(options),
       biases_(static_cast<size_t>(layers_)),
+      attention_(static_cast<size_t>(layers_)),
       leads_(static_cast<size_t>(layers_ * heads_), -no_limit),
+      norms_(static_cast<size_t>(layers_ * heads_)),
       key_bytes_(2 * core::StateOf<KvCache>::bytes_of_row(options.head_dim, options.dtype)) {
   check_usage(!options.tolerance || (*options.tolerance > 0 && *options.tolerance < 1),
               "[context] eviction_tolerance is {}, expected above 0 and below 1", options.tolerance.value_or(0));
@@ -55,9 +57,9 @@ Eviction::Eviction(const EvictionOptions& options)
       core::format_bytes(static_cast<int64_t>(std::ceil(least * static_cast<double>(key_bytes_) / (1 - for_norms)))));
 }
 
-int64_t Eviction::needed_from(int64_t layer, int64_t kv_head, double log_share, int64_t position) const {
+double Eviction::horizon_of(int64_t layer, int64_t kv_head, double log_share, int64_t position) const {
   const int64_t group = heads_ / kv_heads_;
-  auto horizon = static_cast<double>(least_kept);
+  double horizon = 0;
   for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
     static const LinearBias none(0, 0, true);
     const Biases* const biases = biases_[static_cast<size_t>(layer)].get();
@@ -70,22 +72,51 @@ int64_t Eviction::needed_from(int64_t layer, int64_t kv_head, double log_share, 
     const double needed = bias.horizon(Side::before, log_share - lead, position);
     horizon = std::max(horizon, std::isnan(needed) ? no_limit : needed);
   }
-  if (window_ > 0)
-    horizon = std::min(horizon, static_cast<double>(window_ - 1));  // keys beyond the window are not seen
-  if (horizon >= static_cast<double>(position)) return 0;
-  return (position - static_cast<int64_t>(std::ceil(horizon))) / cache_block * cache_block;
+  return horizon;
+}
+
+std::vector<std::vector<double>> Eviction::shares_of(int64_t layer, const KvCache& cache) const {
+  const auto first = static_cast<size_t>(layer * heads_);
+  std::vector<double> norms;
+  for (size_t i = first; i < first + static_cast<size_t>(heads_); ++i) {
+    constexpr double later = 1.25;  // of later queries
+    norms.push_back(options_.query_norms.empty() ? later * norms_[i] : options_.query_norms[i]);
+  }
+  return shares_of_oldest_keys(cache, attention_[static_cast<size_t>(layer)], norms);
 }
 
 std::vector<int64_t> Eviction::plan(std::span<const KvCache> caches, double most_keys) const {
   std::vector<int64_t> begins(static_cast<size_t>(layers_ * kv_heads_));
   const int64_t position = caches.front().length();
   if (position == 0) return begins;
+  const bool has_gates = core::state_of(caches.front()).decays.heads() > 0;
+  std::vector<std::vector<std::vector<double>>> shares;  // [layer][kv_head], with gates
+  for (int64_t layer = 0; has_gates && layer < layers_; ++layer) {
+    shares.push_back(shares_of(layer, caches[static_cast<size_t>(layer)]));
+  }
+  /// The first key that a head needs if those before it may have the share exp(log_share) of each row's weight.
+  const auto needed_from = [&](int64_t layer, int64_t h, double log_share) {
+    double horizon;
+    if (has_gates) {
+      const std::vector<double>& of_head = shares[static_cast<size_t>(layer)][static_cast<size_t>(h)];
+      const auto end = std::upper_bound(of_head.begin(), of_head.end(), log_share);
+      const int64_t blocks = std::max<int64_t>(0, end - of_head.begin() - 1);
+      horizon = static_cast<double>(position - caches[static_cast<size_t>(layer)].begin(h) - blocks * cache_block);
+    } else {
+      horizon = horizon_of(layer, h, log_share, position);
+    }
+    horizon = std::max(horizon, static_cast<double>(least_kept));
+    if (window_ > 0)
+      horizon = std::min(horizon, static_cast<double>(window_ - 1));  // keys beyond the window are not seen
+    if (horizon >= static_cast<double>(position)) return int64_t{0};
+    return (position - static_cast<int64_t>(std::ceil(horizon))) / cache_block * cache_block;
+  };
   const auto keys_at = [&](double log_share) {
     double keys = 0;
     for (int64_t layer = 0; layer < layers_; ++layer) {
       for (int64_t h = 0; h < kv_heads_; ++h) {
         int64_t& begin = begins[static_cast<size_t>(layer * kv_heads_ + h)];
-        begin = std::max(caches[static_cast<size_t>(layer)].begin(h), needed_from(layer, h, log_share, position));
+        begin = std::max(caches[static_cast<size_t>(layer)].begin(h), needed_from(layer, h, log_share));
         keys += static_cast<double>(position - begin);
       }
     }
@@ -138,9 +169,12 @@ void Eviction::attended(int layer, const Tensor& q, const KvCache& cache, const 
                         const Tensor& lse) {
   const kernels::EvictedShares shares = kernels::evicted_shares(q, cache, options, lse, unsettled);
   biases_[static_cast<size_t>(layer)] = shares.biases;
+  attention_[static_cast<size_t>(layer)] = options;
+  attention_[static_cast<size_t>(layer)].query_offset.reset();
   for (int64_t head = 0; head < heads_; ++head) {
-    double& lead = leads_[static_cast<size_t>(layer * heads_ + head)];
-    lead = std::max(lead, shares.lead[static_cast<size_t>(head)]);
+    const auto at = static_cast<size_t>(layer * heads_ + head);
+    leads_[at] = std::max(leads_[at], shares.lead[static_cast<size_t>(head)]);
+    norms_[at] = std::max(norms_[at], shares.norm[static_cast<size_t>(head)]);
   }
   certificate_.score_error = std::max(certificate_.score_error, score_error(q, cache, options));
   if (!(shares.worst > certificate_.worst)) return;

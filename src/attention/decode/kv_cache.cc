@@ -162,6 +162,7 @@ int64_t KvCache::bytes() const {
                 state_->radii.bytes() + state_->errors.bytes() + shared_bytes();
   sum += state_->decays.bytes();
   for (const kernels::EvictedKeys& evicted : state_->evicted) sum += evicted.bytes();
+  sum += static_cast<int64_t>(state_->evicted_weights.capacity() * sizeof(kernels::EvictedWeights));
   for (const Tensor& level : state_->bounds.levels) sum += static_cast<int64_t>(level.bytes());
   if (device() != Device::cpu) sum += static_cast<int64_t>(state_->bounds.centres.bytes());
   return sum;
@@ -281,23 +282,28 @@ void KvCache::evict(std::span<const int64_t> begins, int64_t room) {
                 cache.length);
     kept[h] = std::max(kept[h], begins[h] / cache_block * cache_block);
   }
-  cache.decays.evict(*std::min_element(kept.begin(), kept.end()));
+  const int64_t query_heads = cache.decays.heads();
+  if (query_heads > 0) cache.evicted_weights.resize(static_cast<size_t>(cache.batch * query_heads));
   const std::vector<int64_t> before = cache.begins;
   const int64_t capacity = core::ceil_div(cache.length + room, cache_block) * cache_block;
   if (kept != before || capacity != cache.capacity) move_rows(cache, kept, capacity, 0);
   for (int64_t head = 0; head < cache.batch * cache.kv_heads; ++head) {
     const auto h = static_cast<size_t>(head % cache.kv_heads);
     for (int64_t block = before[h] / cache_block; block < kept[h] / cache_block; ++block) {
-      // The keys that were given are at most this long, and so are the stored ones.
-      const float error = cache.errors.at(head, 0, block);
-      const float norm = cache.norms.at(head, 0, block) + error;
-      cache.evicted[static_cast<size_t>(head)].add(
-          {block * cache_block, (block + 1) * cache_block, error > 0 ? norm * (1 + 0x1p-22f) : norm});
+      const kernels::KeyBounds bounds = kernels::bounds_of_block(cache, head, block);
+      const kernels::Range keys = {block * cache_block, (block + 1) * cache_block};
+      if (query_heads == 0) cache.evicted[static_cast<size_t>(head)].add({keys.begin, keys.end, bounds.norm});
+      const int64_t group = query_heads / cache.kv_heads;
+      for (int64_t i = head * group; i < (head + 1) * group; ++i) {
+        cache.evicted_weights[static_cast<size_t>(i)].add(cache.decays.head(i / query_heads, i % query_heads), keys,
+                                                          bounds.norm, bounds.radius);
+      }
     }
     cache.norms.evict(head, kept[h] / cache_block);
     cache.radii.evict(head, kept[h] / cache_block);
     cache.errors.evict(head, kept[h] / cache_block);
   }
+  cache.decays.evict(*std::min_element(kept.begin(), kept.end()) - 1);  // the last evicted key's gates are counted from
 }
 
 namespace {

@@ -68,10 +68,11 @@ struct [[gnu::visibility("hidden")]] KvCache::State {
     }
     std::atomic<int64_t> key = 0;
   } forked;
-  kernels::NormTree norms;                    ///< ||k||; the index of a head is b * kv_heads + h
-  kernels::NormTree radii;                    ///< ||k - centre||
-  kernels::NormTree errors;                   ///< with q8_0: ||k - the given key||; otherwise 0
-  std::vector<kernels::EvictedKeys> evicted;  ///< the index of a head is b * kv_heads + h
+  kernels::NormTree norms;                               ///< ||k||; the index of a head is b * kv_heads + h
+  kernels::NormTree radii;                               ///< ||k - centre||
+  kernels::NormTree errors;                              ///< with q8_0: ||k - the given key||; otherwise 0
+  std::vector<kernels::EvictedKeys> evicted;             ///< the index of a head is b * kv_heads + h; unused with gates
+  std::vector<kernels::EvictedWeights> evicted_weights;  ///< [batch * query heads] with gates, if keys were evicted
   /// [batch * kv_heads, stride]: the centre of the first centre_rows keys, or zero while there are fewer.
   std::vector<float> centres;
   kernels::Decays decays;        ///< of all keys, if there are gates
@@ -127,6 +128,12 @@ struct [[gnu::visibility("hidden")]] KvCache::State {
 };
 
 namespace kernels {
+
+/// Upper bounds of ||k|| and ||k - centre|| of the keys in a block, as they were given to the cache.
+struct KeyBounds {
+  float norm = 0, radius = 0;
+};
+KeyBounds bounds_of_block(const core::StateOf<KvCache>& cache, int64_t head, int64_t block);
 
 inline void check_no_gates(const char* operation, const AttentionOptions& options) {
   check_usage(!options.log_decay,

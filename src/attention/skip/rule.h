@@ -60,13 +60,15 @@ struct Roundings {
   }
   /// Keys of a long text that are not loaded: lowers a log-sum-exp for scores, norms and itself, which are float32.
   static double lowered(double log_sum) { return log_sum - (0.01 + 0x1p-20 * std::abs(log_sum)); }
-  /// Evicted keys: scores of any kernel and a log-sum-exp in float32, and weights that a kernel rounded to bfloat16.
+  /// Evicted keys: scores and sums of gates of any kernel and a log-sum-exp in float32, and weights that a kernel
+  /// rounded to bfloat16.
   static Roundings of_evicted(const Problem& problem) {
-    Roundings r;
+    Roundings r = capped(problem);
     r.of_all = 0x1p-20 + (problem.softcap > 0 ? 0x1p-20 : 0.0) + static_cast<double>(problem.head_dim) * 0x1p-23;
+    if (problem.decays != nullptr) r.fixed = 0x1p-16;
     if (problem.dtype != DType::bfloat16) return r;
     r.of_all += 0x1p-10;
-    r.fixed = 0x1p-6 * std::numbers::log2e;
+    r.fixed += 0x1p-6 * std::numbers::log2e;
     return r;
   }
 

@@ -26,10 +26,21 @@ double log2_sum(double a, double b) {
   return high + static_cast<double>(std::log2(1 + std::exp2(less))) + rounding;
 }
 
-/// A float that is at least x and exceeds it by at most one rounding.
-float above(double x) { return static_cast<float>(x + 0x1p-22 * std::abs(x)); }
-
 }  // namespace
+
+WeightSum::WeightSum() { sums_.fill(nothing); }
+
+void WeightSum::add(const WeightBounds::Values& block, double fall) {
+  for (size_t e = 0; e < sums_.size(); ++e) {
+    sums_[e] = log2_sum(std::max(sums_[e] - fall, nothing), static_cast<double>(block[e]));
+  }
+}
+
+WeightBounds::Values WeightSum::values() const {
+  WeightBounds::Values values;
+  for (size_t e = 0; e < values.size(); ++e) values[e] = above(sums_[e]);
+  return values;
+}
 
 Sample::Sample(int64_t rows) : count(std::clamp<int64_t>(rows / 32, std::min<int64_t>(rows, 8), centre_rows)) {
   step = count > 0 ? rows / count : 1;
@@ -93,26 +104,21 @@ void WeightBounds::accumulate() {
       const auto s = static_cast<size_t>(i / problem_.heads);
       const int64_t head = i % problem_.heads, count = blocks().blocks(s);
       const HeadBias bias = problem_.bias(problem_.sequences[s], head);
-      const auto add = [&](Values& values, std::array<double, levels>& sums, Side side, double gates = 0) {
-        const double farther = fall_in_log2(*bias.form, side) * static_cast<double>(block_rows_) + gates;
-        for (size_t e = 0; e < levels; ++e) {
-          sums[e] = log2_sum(sums[e] - farther, static_cast<double>(values[e]));
-          values[e] = above(sums[e]);
-        }
+      const auto add = [&](Values& values, WeightSum& sum, Side side, double gates = 0) {
+        sum.add(values, fall_in_log2(*bias.form, side) * static_cast<double>(block_rows_) + gates);
+        values = sum.values();
       };
-      std::array<double, levels> sums;
-      sums.fill(nothing);
+      WeightSum sum_before, sum_from;
       Values* const before = &before_[at(s, head, 0)];
       before[0].fill(static_cast<float>(nothing));
       for (int64_t block = 0; block < count; ++block) {
-        add(before[block + 1], sums, Side::before,
+        add(before[block + 1], sum_before, Side::before,
             bias.decay ? gates_in_log2(bias.decay, block * block_rows_ - 1, (block + 1) * block_rows_ - 1) : 0);
       }
       if (problem_.causal) continue;
-      sums.fill(nothing);
       Values* const from = &from_[at(s, head, 0)];
       from[count].fill(static_cast<float>(nothing));
-      for (int64_t block = count; block-- > 0;) add(from[block], sums, Side::after);
+      for (int64_t block = count; block-- > 0;) add(from[block], sum_from, Side::after);
     }
   });
 }

@@ -130,6 +130,21 @@ class WeightBounds {
   std::vector<Values> before_, from_;
 };
 
+/// A float that is at least x and exceeds it by at most one rounding.
+inline float above(double x) { return static_cast<float>(x + 0x1p-22 * std::abs(x)); }
+
+/// The bound for a range of keys that grows by blocks, counted from its last key.
+class WeightSum {
+ public:
+  WeightSum();
+  /// Adds keys whose bound is `block`. The biases of all earlier keys fall by `fall` until their last one.
+  void add(const WeightBounds::Values& block, double fall);
+  WeightBounds::Values values() const;
+
+ private:
+  std::array<double, WeightBounds::levels> sums_;
+};
+
 /// The least fall of a bias from one key to the next, times log2(e).
 inline double fall_in_log2(const Bias& bias, Side side) {
   return std::min(bias.fall(side, 1) * std::numbers::log2e, 1e30);

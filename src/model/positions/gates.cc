@@ -46,6 +46,8 @@ class Gates : public PositionBias {
                     .decays = true});
   }
 
+  bool bounds_evicted_keys() const override { return true; }
+
   std::vector<AttentionOptions> biases(int64_t, float) const override {
     AttentionOptions options;
     options.tolerance = config_.attention.tolerance;
