@@ -33,6 +33,23 @@ void BiasGradients::finish() const {
   for (size_t i = 0; i < sums_.size(); ++i) to_[i] += static_cast<float>(sums_[i]);
 }
 
+void add_gate_gradient(const Problem& problem, const Sequence& sequence, int64_t head,
+                       const std::vector<double>& of_keys) {
+  // The gate of key t is in the scores of rows i and keys j with i >= t > j: the sum of dS over these pairs is that of
+  // the rows from t on, less that of the columns from t on.
+  const HeadDecay decay = problem.bias(sequence, head).decay;
+  double sum = 0;
+  for (int64_t key = sequence.keys - 1; key >= 0; --key) {
+    sum += of_keys[static_cast<size_t>(key)];
+    if (decay.document(key) == key) {  // no pair reaches over it
+      sum = 0;
+      continue;
+    }
+    const int64_t row = sequence.batch * problem.keys + sequence.key_begin + key;
+    problem.dlog_decay[row * problem.heads + head] += static_cast<float>(sum);
+  }
+}
+
 void add_sink_gradient(const Problem& problem, const AttentionState& state, const BiasSums& sums) {
   if (sums.dsinks == nullptr) return;
   // A sink's value is zero, so the gradient of its score is -weight delta, with delta = rowsum(dout out).

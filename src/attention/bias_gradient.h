@@ -32,6 +32,11 @@ class BiasGradients {
   std::vector<double> sums_;  ///< [parameters][heads], or [sequences][heads] if slopes_per_sequence
 };
 
+/// Adds the gradient of the gates of a head to Problem::dlog_decay. of_keys[j] = the sum of dS over the rows whose
+/// position is that of key j, less that over the columns of key j.
+void add_gate_gradient(const Problem& problem, const Sequence& sequence, int64_t head,
+                       const std::vector<double>& of_keys);
+
 /// Adds the gradient of the sinks to sums.dsinks, unless it is null.
 void add_sink_gradient(const Problem& problem, const AttentionState& state, const BiasSums& sums);
 

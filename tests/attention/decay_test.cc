@@ -5,6 +5,7 @@
 
 #include "alibi/kv_cache.h"
 #include "alibi/sequence_parallel.h"
+#include "attention/amx/cases.h"
 #include "attention/cases.h"
 
 namespace alibi::kernels {
@@ -125,6 +126,49 @@ TEST(AttentionDecay, RandomCasesEqualTheReference) {
 AttentionCase a_case(int64_t length = 500) {
   return {.queries = length, .keys = length, .heads = 2, .kv_heads = 1, .head_dim = 16};
 }
+
+class AttentionDecayInBf16 : public AttentionAmx {};
+
+TEST_P(AttentionDecayInBf16, IsAsAccurateAsTheFloat32KernelOnTheSameValues) {
+  uint64_t seed = 70;
+  for (const Gates kind : {Gates::mild, Gates::strong, Gates::sharp, Gates::documents}) {
+    for (const float dropout : {0.0f, 0.3f}) {
+      for (const bool table : {false, true}) {
+        AttentionCase c = table ? t5_case(300, 333, 4) : amx_case(300, 333, 4);
+        c.kv_heads = 2;
+        c.seed = seed++;
+        c.options.dropout_p = dropout;
+        c.options.log_decay = random_gates({1, c.keys, c.heads}, c.seed, kind);
+        SCOPED_TRACE(c.name());
+        AttentionTensors t(c);
+        ASSERT_TRUE(supported(c, t));
+        AttentionReferenceGradients expected;
+        attention_backward_reference(t.dout, t.q, t.k, t.v, c.options, expected);
+        std::vector<double> out;
+        attention_reference(t.q, t.k, t.v, c.options, out);
+        const Results found = results_of(c, t);
+        set_isa(Isa::avx2);  // its kernel computes in float32 and rounds the results
+        const Results plain = results_of(c, t);
+        set_isa(GetParam());
+        const auto check_one = [&](const char* name, const Tensor& of, const Tensor& other,
+                                   const std::vector<double>& right) {
+          const double error = root_mean_square(doubles(of), right),
+                       size = root_mean_square(right, std::vector<double>(right.size()));
+          EXPECT_TRUE(error <= root_mean_square(doubles(other), right) + 0x1p-7 * size)
+              << name << ": " << error << " of " << size;
+          EXPECT_TRUE(max_abs_diff(doubles(of), right) <= 0x1p-5 * std::max(max_abs(right), 1e-3)) << name;
+        };
+        check_one("out", found.out, plain.out, out);
+        check_one("dq", found.dq, plain.dq, expected.dq);
+        check_one("dk", found.dk, plain.dk, expected.dk);
+        check_one("dv", found.dv, plain.dv, expected.dv);
+        check_one("dgates", found.dgates, plain.dgates, expected.dlog_decay);
+      }
+    }
+  }
+}
+
+ALIBI_TEST_ON_BF16_ISAS(AttentionDecayInBf16);
 
 TEST(AttentionDecay, ConstantGatesAreAlibi) {
   AttentionCase slopes = a_case(), gates = a_case();

@@ -262,6 +262,12 @@ TEST(AttentionSkipSearch, FindsNoViolationWithGates) {
   EXPECT_GT(capped.worst(), 0.1) << capped.name();
 }
 
+TEST(AttentionSkipSearch, FindsNoViolationWithGatesInBfloat16) {
+  const SkipChange worst = worst_found(9, DType::bfloat16, 20, 4, false, Search::Form::gates);
+  RecordProperty("worst", worst.name());
+  EXPECT_GT(worst.worst(), 0.1) << worst.name();
+}
+
 TEST(AttentionSkipSearch, FindsNoViolationWithTablesInBfloat16) {
   const SkipChange worst = worst_found(5, DType::bfloat16, 20, 4, false, Search::Form::table);
   RecordProperty("worst", worst.name());

@@ -34,13 +34,14 @@ constexpr int64_t group_queries = 4;  ///< query blocks that are computed togeth
 class Backward {
  public:
   Backward(const Problem& problem, const BackwardTask& task, const AttentionState& state, const VisitedBlocks& visited,
-           const GradientSums& sums, std::vector<BiasGradient>& bias)
+           const GradientSums& sums, GateSums& gates, std::vector<BiasGradient>& bias)
       : products_(),
         problem_(problem),
         task_(task),
         state_(state),
         visited_(visited),
         sums_(sums),
+        gates_(gates),
         bias_(bias),
         kept_(DropoutMask::scale(problem.dropout)),
         sequence_(problem.sequences[task.sequence]),
@@ -62,7 +63,8 @@ class Backward {
         pairs_(reinterpret_cast<uint16_t*>(workspace_.part(group_keys * group_queries * 3 * block_halves / 2))),
         query_draws_(words(problem.dropout > 0 ? task.query_blocks * block_rows : 0)),
         pair_draws_(words(problem.dropout > 0 ? task.key_blocks * block_pairs : 0)),
-        diagonals_(bias.empty() ? nullptr : workspace_.part(diagonal_floats())) {
+        diagonals_(bias.empty() ? nullptr : workspace_.part(diagonal_floats())),
+        gate_sums_(gates.used() ? workspace_.part(gate_floats()) : nullptr) {
     if (sums.used()) {
       dk_ = sums.dk(task.sequence, task.kv_head, task.key_block);
       dv_ = sums.dv(task.sequence, task.kv_head, task.key_block);
@@ -94,8 +96,10 @@ class Backward {
     const int64_t pairs = 2 * block_floats + group_keys * group_queries * 3 * block_halves / 2;
     const int64_t sums = sums_.used() ? 0 : (2 * task_.key_blocks + task_.query_blocks) * block_size_;
     const int64_t draws = problem_.dropout > 0 ? task_.query_blocks * block_rows + task_.key_blocks * block_pairs : 0;
-    return forms + lanes + Ramps::floats + pairs + sums + draws + (bias_.empty() ? 0 : diagonal_floats());
+    return forms + lanes + Ramps::floats + pairs + sums + draws + (bias_.empty() ? 0 : diagonal_floats()) +
+           (gates_.used() ? gate_floats() : 0);
   }
+  int64_t gate_floats() const { return (task_.query_blocks + task_.key_blocks) * block_rows; }
   int64_t diagonal_floats() const { return DiagonalSums::floats(task_.key_blocks, task_.query_blocks); }
   uint32_t* words(int64_t count) { return reinterpret_cast<uint32_t*>(workspace_.part(count)); }
 
@@ -199,6 +203,7 @@ class Backward {
     if (task_.first_of_queries) {
       std::memset(dq_, 0, static_cast<size_t>(task_.query_blocks * block_size_) * sizeof(float));
     }
+    if (gates_.used()) std::memset(gate_sums_, 0, static_cast<size_t>(gate_floats()) * sizeof(float));
     const HeadPlan plan(problem_, task_.sequence, head);
     Ramps ramps(plan, ramp_memory_);
     std::optional<DiagonalSums> diagonals;
@@ -211,7 +216,20 @@ class Backward {
       const int64_t distance = sequence_.query_offset + (task_.query_block - task_.key_block) * block_rows;
       diagonals->finish(*plan.bias.form, distance, kept_, bias_[static_cast<size_t>(head % problem_.group())]);
     }
+    if (gates_.used()) add_gate_sums(head);
     if (task_.last_of_queries) write_queries(head);
+  }
+
+  float* query_sums(int64_t query) const { return gate_sums_ + query * block_rows; }
+  float* key_sums(int64_t key) const { return gate_sums_ + (task_.query_blocks + key) * block_rows; }
+
+  void add_gate_sums(int64_t head) {
+    for (int64_t q = 0; q < task_.query_blocks; ++q) {
+      gates_.add(BlockIndex::Of::queries, task_.sequence, head, task_.query_block + q, query_sums(q), kept_);
+    }
+    for (int64_t k = 0; k < task_.key_blocks; ++k) {
+      gates_.add(BlockIndex::Of::keys, task_.sequence, head, task_.key_block + k, key_sums(k), kept_);
+    }
   }
 
   PairTiles tiles_of(int64_t k, int64_t q) const {
@@ -281,7 +299,9 @@ class Backward {
                            .log_sums = log_sums_ + query * block_rows,
                            .minus_delta = delta,
                            .key = key,
-                           .query = query};
+                           .query = query,
+                           .query_sums = gates_.used() ? query_sums(query) : nullptr,
+                           .key_sums = gates_.used() ? key_sums(key) : nullptr};
     if (problem_.dropout > 0) {
       scalars.dropout = {query_draws_ + query * block_rows, pair_draws_ + key * block_pairs,
                          DropoutMask::threshold(problem_.dropout)};
@@ -324,6 +344,7 @@ class Backward {
   const AttentionState& state_;
   const VisitedBlocks& visited_;
   const GradientSums& sums_;
+  GateSums& gates_;
   std::vector<BiasGradient>&
       bias_;    ///< one for each head of the group; empty if the caller does not want the gradient of the bias
   float kept_;  ///< the factor that dropout applies to the remaining weights
@@ -348,6 +369,7 @@ class Backward {
   uint32_t* query_draws_;  ///< [query_blocks][32], with dropout
   uint32_t* pair_draws_;   ///< [key_blocks][16], with dropout
   float* diagonals_;
+  float* gate_sums_;  ///< [query_blocks + key_blocks][32] of a head, with gates whose gradient is wanted
   bool finite_ = true;
   // Sums: dK and dV as float32 blocks, dQ transposed.
   float* dk_ = nullptr;
@@ -358,9 +380,10 @@ class Backward {
 }  // namespace
 
 bool backward_task(const Problem& problem, const BackwardTask& task, const AttentionState& state,
-                   const VisitedBlocks& visited, const GradientSums& sums, std::vector<BiasGradient>& bias) {
+                   const VisitedBlocks& visited, const GradientSums& sums, GateSums& gates,
+                   std::vector<BiasGradient>& bias) {
   const FlushDenormals flush;
-  return Backward(problem, task, state, visited, sums, bias).run();
+  return Backward(problem, task, state, visited, sums, gates, bias).run();
 }
 
 }  // namespace alibi::kernels::amx

@@ -80,10 +80,29 @@ class GradientSums {
   std::vector<int64_t> base_;  ///< first block of each head of the part
 };
 
+/// The sums of dS of each query and of each key, for the gradient of the gates. Tasks of a wave add to different ones.
+class GateSums {
+ public:
+  explicit GateSums(const Problem& problem);
+  bool used() const { return !of_keys_.empty(); }
+  /// Adds scale * sums[32] to those of a block.
+  void add(BlockIndex::Of of, size_t sequence, int64_t head, int64_t block, const float* sums, float scale);
+  /// Adds the gradient to Problem::dlog_decay.
+  void finish();
+
+ private:
+  const Problem& problem_;
+  double* at(BlockIndex::Of of, size_t sequence, int64_t head, int64_t block);
+
+  BlockIndex queries_, keys_;                 ///< of heads, and of key/value heads
+  std::vector<double> of_queries_, of_keys_;  ///< [block][32], and [block][head of the group][32]
+};
+
 /// Adds the task's part of the gradient of the bias of each head of its group to `bias`, unless `bias` is empty.
 /// Returns false if an input contains infinity or NaN, which these products cannot handle. The results are then
 /// undefined.
 bool backward_task(const Problem& problem, const BackwardTask& task, const AttentionState& state,
-                   const VisitedBlocks& visited, const GradientSums& sums, std::vector<BiasGradient>& bias);
+                   const VisitedBlocks& visited, const GradientSums& sums, GateSums& gates,
+                   std::vector<BiasGradient>& bias);
 
 }  // namespace alibi::kernels::amx

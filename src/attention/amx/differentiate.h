@@ -103,11 +103,26 @@ struct PairScalars {
   const float* minus_delta = nullptr;  ///< [32]
   BlockDropout dropout = {};
   int64_t key = 0, query = 0;  ///< block numbers within the spans
+  float* query_sums =
+      nullptr;                ///< [32]: the sums of dS of each query are added, for the gradient of the gates; or null
+  float* key_sums = nullptr;  ///< [32]: the same of each key
 };
+
+/// sums[i] += the sum of the 16 numbers of row i, for 32 rows.
+ALIBI_AMX_INLINE void add_row_sums(const float* rows, float* sums) {
+  for (int64_t half = 0; half < block_rows; half += vector_floats) {
+    __m512i r[vector_floats];
+    for (int64_t i = 0; i < vector_floats; ++i) r[i] = _mm512_load_si512(rows + (half + i) * vector_floats);
+    transpose(r);
+    __m512 sum = _mm512_load_ps(sums + half);
+    for (const __m512i& column : r) sum = _mm512_add_ps(sum, _mm512_castsi512_ps(column));
+    _mm512_store_ps(sums + half, sum);
+  }
+}
 
 /// Computes P^T and dS^T from the scores and dP^T - delta. With dropout, Z is 0 or 1, the weights are Z P and dS = P (Z
 /// dP - delta). The caller multiplies the sums by the factor of the remaining weights.
-template <bool drops, BiasPart part>
+template <bool drops, bool gated, BiasPart part>
 ALIBI_AMX_INLINE void differentiate(const float* scores, const float* dweights, const PairScalars& pair,
                                     const PairTiles& to, DiagonalSums* sums) {
   const __m512 scale = _mm512_set1_ps(pair.factor);
@@ -115,6 +130,7 @@ ALIBI_AMX_INLINE void differentiate(const float* scores, const float* dweights, 
   const __m512 low = _mm512_sub_ps(base, _mm512_load_ps(pair.log_sums));
   const __m512 high = _mm512_sub_ps(base, _mm512_load_ps(pair.log_sums + vector_floats));
   __m512 total_low = _mm512_setzero_ps(), total_high = _mm512_setzero_ps();
+  alignas(64) float of_keys[gated ? block_rows * vector_floats : 1];
   for (int64_t i = 0; i < block_pairs; ++i) {
     __m512i bits_low = _mm512_setzero_si512(), bits_high = bits_low;
     if (drops) {
@@ -143,7 +159,8 @@ ALIBI_AMX_INLINE void differentiate(const float* scores, const float* dweights, 
       rows[odd] = to_bfloat16(ds_low, ds_high);
       _mm512_store_si512(to.weights + row * 32, to_bfloat16(p_low, p_high));
       _mm512_store_si512(to.score_rows + row * 32, rows[odd]);
-      if (part == BiasPart::total) {
+      if (gated) _mm512_store_ps(of_keys + row * vector_floats, _mm512_add_ps(ds_low, ds_high));
+      if (gated || part == BiasPart::total) {
         total_low = _mm512_add_ps(total_low, ds_low);
         total_high = _mm512_add_ps(total_high, ds_high);
       }
@@ -155,24 +172,32 @@ ALIBI_AMX_INLINE void differentiate(const float* scores, const float* dweights, 
     _mm512_store_si512(to.score_pairs + i * 32, _mm512_unpacklo_epi16(rows[0], rows[1]));
     _mm512_store_si512(to.score_pairs + tile_halves + i * 32, _mm512_unpackhi_epi16(rows[0], rows[1]));
   }
+  if (gated) {
+    add_lanes(pair.query_sums, {total_low, total_high});
+    add_row_sums(of_keys, pair.key_sums);
+  }
   if (part == BiasPart::total) sums->add_total(pair.key, pair.query, total_low, total_high);
   if (part == BiasPart::diagonals) sums->add_diagonals(pair.key, pair.query);
 }
 
 /// Calls the template above with arguments known only at run time.
+template <bool drops, bool gated>
+void differentiate(BiasPart part, const float* scores, const float* dweights, const PairScalars& pair,
+                   const PairTiles& to, DiagonalSums* sums) {
+  if (part == BiasPart::none) {
+    differentiate<drops, gated, BiasPart::none>(scores, dweights, pair, to, sums);
+  } else if (part == BiasPart::total) {
+    differentiate<drops, gated, BiasPart::total>(scores, dweights, pair, to, sums);
+  } else {
+    differentiate<drops, gated, BiasPart::diagonals>(scores, dweights, pair, to, sums);
+  }
+}
 inline void differentiate(BiasPart part, const float* scores, const float* dweights, const PairScalars& pair,
                           const PairTiles& to, DiagonalSums* sums) {
-  const bool drops = pair.dropout.queries != nullptr;
-  if (part == BiasPart::none) {
-    drops ? differentiate<true, BiasPart::none>(scores, dweights, pair, to, sums)
-          : differentiate<false, BiasPart::none>(scores, dweights, pair, to, sums);
-  } else if (part == BiasPart::total) {
-    drops ? differentiate<true, BiasPart::total>(scores, dweights, pair, to, sums)
-          : differentiate<false, BiasPart::total>(scores, dweights, pair, to, sums);
-  } else {
-    drops ? differentiate<true, BiasPart::diagonals>(scores, dweights, pair, to, sums)
-          : differentiate<false, BiasPart::diagonals>(scores, dweights, pair, to, sums);
-  }
+  const bool drops = pair.dropout.queries != nullptr, gated = pair.key_sums != nullptr;
+  const auto call = drops ? (gated ? differentiate<true, true> : differentiate<true, false>)
+                          : (gated ? differentiate<false, true> : differentiate<false, false>);
+  call(part, scores, dweights, pair, to, sums);
 }
 
 }  // namespace alibi::kernels::amx

@@ -49,8 +49,8 @@ bool fits(const Sequence& sequence) {
 bool amx_supports(const Problem& problem) {
   constexpr int64_t most_columns = 256;
   return core::prefers_bf16() && problem.dtype == DType::bfloat16 && problem.softcap == 0 &&
-         problem.decays == nullptr && problem.head_dim <= most_columns && problem.pages_hold_blocks_of(block_rows) &&
-         in_range(problem) && std::all_of(problem.sequences.begin(), problem.sequences.end(), fits);
+         problem.head_dim <= most_columns && problem.pages_hold_blocks_of(block_rows) && in_range(problem) &&
+         std::all_of(problem.sequences.begin(), problem.sequences.end(), fits);
 }
 
 /// Tasks sorted by decreasing work.
@@ -94,6 +94,7 @@ bool amx_backward(const Problem& problem, const AttentionState& state, const Bia
   const VisitedBlocks visited(problem, state);
   const std::vector<BackwardPart> parts = backward_parts(problem, visited);
   GradientSums gradients(problem, parts);
+  GateSums gates(problem);
   BiasGradients bias(problem, sums);
   std::atomic<bool> finite{true};
   for (const BackwardPart& part : parts) {
@@ -102,13 +103,14 @@ bool amx_backward(const Problem& problem, const AttentionState& state, const Bia
       std::vector<std::vector<BiasGradient>> of_tasks(wave.size(), bias.of_task());
       core::parallel_for(static_cast<int64_t>(wave.size()), [&](int64_t i) {
         const auto at = static_cast<size_t>(i);
-        if (!backward_task(problem, wave[at], state, visited, gradients, of_tasks[at])) finite = false;
+        if (!backward_task(problem, wave[at], state, visited, gradients, gates, of_tasks[at])) finite = false;
       });
       if (!finite) return false;
       for (size_t i = 0; i < wave.size(); ++i) bias.add(wave[i].sequence, wave[i].kv_head, of_tasks[i]);
     }
   }
   bias.finish();
+  gates.finish();
   return true;
 }
 

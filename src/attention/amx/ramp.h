@@ -7,6 +7,7 @@
 // 63 numbers that begins one number earlier than row r - 1. So the tiles are loaded with a stride of minus one number.
 #pragma once
 
+#include <algorithm>
 #include <numbers>
 
 #include "attention/amx/plan.h"
@@ -33,17 +34,34 @@ struct Ramp {
   }
 };
 
-/// The ramps of one head: for keys before the queries, for keys after them, and the most recent special one.
+/// HeadDecay::sums of 32 positions, in log2 units.
+inline void gate_sums(const HeadDecay& decay, int64_t from, int64_t first, float* values) {
+  if (!decay.has(first, first + block_rows - 1)) {
+    decay.sums(from, first, block_rows, std::numbers::log2e, values);
+    return;
+  }
+  const HeadDecay::Parts origin = decay.parts(from), at = decay.parts(first);
+  const __m512d high = _mm512_set1_pd(*origin.high), low = _mm512_set1_pd(*origin.low);
+  for (int64_t i = 0; i < block_rows; i += 8) {
+    const __m512d sum = _mm512_add_pd(_mm512_sub_pd(_mm512_loadu_pd(at.high + i), high),
+                                      _mm512_sub_pd(_mm512_loadu_pd(at.low + i), low));
+    _mm256_store_ps(values + i, _mm512_cvtpd_ps(_mm512_mul_pd(sum, _mm512_set1_pd(std::numbers::log2e))));
+  }
+}
+
+/// The ramps of one head: for keys before the queries, for keys after them, the most recent special one, and the most
+/// recent one with gates.
 class Ramps {
  public:
-  static constexpr int64_t floats = 3 * block_floats + 2 * block_rows;
+  static constexpr int64_t floats = 4 * block_floats + 2 * block_rows;
 
   Ramps(const HeadPlan& plan, float* memory)
       : plan_(plan),
         before_(memory),
         after_(memory + block_floats),
         special_(memory + 2 * block_floats),
-        diagonals_(memory + 3 * block_floats),
+        gated_(memory + 3 * block_floats),
+        diagonals_(memory + 4 * block_floats),
         slides_(plan.bias->slides()) {
     if (!slides_) return;
     fall_before_ = static_cast<float>(plan.bias->fall(Side::before, 1)) * std::numbers::log2e_v<float>;
@@ -56,6 +74,12 @@ class Ramps {
 
   /// Returns the ramp for a key block and the query block whose first row is at `position`. Valid until the next call.
   Ramp at(int64_t key_block, int64_t position) {
+    const Ramp ramp = by_distance(key_block, position);
+    return plan_.bias.decay ? with_gates(ramp, key_block * block_rows, position) : ramp;
+  }
+
+ private:
+  Ramp by_distance(int64_t key_block, int64_t position) {
     const int64_t key = key_block * block_rows;
     const int64_t offset = key - position;  // distance from the first query to the first key
     const int64_t least = -offset - (block_rows - 1),
@@ -78,7 +102,47 @@ class Ramps {
     return {Ramp::Form::tiles, special_, ramp.base};
   }
 
- private:
+  /// Adds the gates: their sum up to the query, less that up to the key. Both count from one key between the queries
+  /// and the keys, so that no digits cancel. In a block on the diagonal there is no such key, and sharp gates are
+  /// summed for each pair.
+  Ramp with_gates(const Ramp& ramp, int64_t key, int64_t position) {
+    constexpr float sharp = 8;  // differences of smaller sums are precise enough
+    const HeadDecay& decay = plan_.bias.decay;
+    const int64_t last_key = key + block_rows - 1, from = last_key < position ? last_key : position;
+    alignas(64) float queries[block_rows], keys[block_rows];
+    gate_sums(decay, from, position, queries);
+    gate_sums(decay, from, key, keys);
+    const float least = std::min(queries[block_rows - 1], keys[block_rows - 1]);
+    const bool by_pair = last_key > position && !(std::max(keys[0], 0.0f) - least < sharp);
+    const __m512 inverse = _mm512_set1_ps(1 / plan_.factor);
+    for (int64_t row = 0; row < block_rows; ++row) {
+      if (by_pair) gate_sums(decay, key + row, position, queries);
+      const __m512 of_key = _mm512_set1_ps(by_pair ? 0.0f : keys[row]);
+      const int64_t at = row / 16 * 2 * tile_floats + row % 16 * 16;
+      for (int64_t half = 0; half < 2; ++half) {
+        __m512 bias = _mm512_setzero_ps();
+        if (ramp.form == Ramp::Form::tiles) bias = _mm512_load_ps(ramp.values + at + half * tile_floats);
+        if (ramp.form == Ramp::Form::diagonals) {
+          bias = _mm512_loadu_ps(ramp.values + block_rows - 1 - row + half * vector_floats);
+        }
+        const __m512 gates = _mm512_sub_ps(_mm512_load_ps(queries + half * vector_floats), of_key);
+        _mm512_store_ps(gated_ + at + half * tile_floats, _mm512_fmadd_ps(gates, inverse, bias));
+      }
+    }
+    if (decay.document(position + block_rows - 1) > key) hide_other_documents(key, position);
+    return {Ramp::Form::tiles, gated_, ramp.base};
+  }
+
+  /// Masks the keys before the document of each query.
+  void hide_other_documents(int64_t key, int64_t position) {
+    for (int64_t lane = 0; lane < block_rows; ++lane) {
+      const int64_t hidden = std::min(plan_.bias.decay.document(position + lane) - key, block_rows);
+      for (int64_t row = 0; row < hidden; ++row) {
+        gated_[row / 16 * 2 * tile_floats + lane / 16 * tile_floats + row % 16 * 16 + lane % 16] = masked_value();
+      }
+    }
+  }
+
   /// Fills in the biases at the distances around that of the first key and the first query (Bias::tile).
   void fill(int64_t distance, int64_t origin) {
     plan_.bias->tile(distance - (block_rows - 1), origin, 2 * block_rows, plan_.factor, diagonals_);
@@ -128,6 +192,7 @@ class Ramps {
   float* before_;
   float* after_;
   float* special_;
+  float* gated_;
   float* diagonals_;  ///< [64]; no block uses the last one
   bool slides_;
   float fall_before_ = 0, fall_after_ = 0;  ///< of a bias that slides, times log2(e)

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cmath>
+#include <numbers>
 
 #include "attention/amx/plan.h"
+#include "attention/amx/ramp.h"
 #include "attention/amx/softmax.h"
 #include "attention/skip/rule.h"
 #include "attention/skip/weights.h"
@@ -124,6 +126,17 @@ class SkipRule {
     return found;
   }
 
+  /// Adds the gates from a key to each row, which only causal attention has.
+  void add_gates(int64_t position, int64_t key, float* beyond) const {
+    const HeadDecay& decay = plan_.bias.decay;
+    alignas(64) float gates[block_rows];
+    gate_sums(decay, key, position, gates);
+    const bool other_document = decay.document(position + block_rows - 1) > key;
+    for (int64_t i = 0; i < block_rows; ++i) {
+      beyond[i] += other_document && decay.document(position + i) > key ? -1e30f : gates[i];
+    }
+  }
+
   /// For each row, the logarithm of the weight that the remaining keys may have.
   Lanes limit_of(const SkipRows& rows) const {
     const __m512 budget = _mm512_set1_ps(log_budget_);
@@ -137,6 +150,7 @@ class SkipRule {
             float norm) const {
     alignas(64) float beyond[block_rows];
     plan_.bias->beyond(side, distance, side == Side::before ? 1 : -1, block_rows, beyond);
+    if (plan_.bias.decay) add_gates(rows.position, rows.position - distance, beyond);
     const RemainingKeys keys = {
         .score_per_norm = static_cast<double>(std::fabs(plan_.factor) * (norm + keys_.centre_norm)),
         .summed = true,

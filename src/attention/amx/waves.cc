@@ -3,6 +3,7 @@
 #include "attention/amx/backward.h"
 #include "attention/amx/pack.h"
 #include "attention/amx/tiles.h"
+#include "attention/bias_gradient.h"
 #include "attention/kernel_state.h"
 #include "core/memory.h"
 #include "core/parallel.h"
@@ -168,6 +169,45 @@ void GradientSums::start(const BackwardPart& part) {
     base_.push_back(blocks);
     blocks += blocks_of(number);
   }
+}
+
+GateSums::GateSums(const Problem& problem)
+    : problem_(problem),
+      queries_(problem, BlockIndex::Of::queries, block_rows),
+      keys_(problem, BlockIndex::Of::keys, block_rows) {
+  if (problem.dlog_decay == nullptr) return;
+  of_queries_.resize(static_cast<size_t>(queries_.size() * block_rows));
+  of_keys_.resize(static_cast<size_t>(keys_.size() * problem.group() * block_rows));
+}
+
+double* GateSums::at(BlockIndex::Of of, size_t sequence, int64_t head, int64_t block) {
+  const int64_t group = problem_.group();
+  if (of == BlockIndex::Of::queries) return of_queries_.data() + queries_.at(sequence, head, block) * block_rows;
+  return of_keys_.data() + (keys_.at(sequence, head / group, block) * group + head % group) * block_rows;
+}
+
+void GateSums::add(BlockIndex::Of of, size_t sequence, int64_t head, int64_t block, const float* sums, float scale) {
+  double* const to = at(of, sequence, head, block);
+  for (int64_t i = 0; i < block_rows; ++i) to[i] += static_cast<double>(scale) * static_cast<double>(sums[i]);
+}
+
+void GateSums::finish() {
+  if (!used()) return;
+  core::parallel_for(static_cast<int64_t>(problem_.sequences.size()) * problem_.heads, [&](int64_t i) {
+    const auto s = static_cast<size_t>(i / problem_.heads);
+    const int64_t head = i % problem_.heads;
+    const Sequence& sequence = problem_.sequences[s];
+    const HeadDecay decay = problem_.bias(sequence, head).decay;
+    std::vector<double> of_keys(static_cast<size_t>(sequence.keys));
+    for (int64_t key = 0; key < sequence.keys; ++key) {
+      of_keys[static_cast<size_t>(key)] = -at(BlockIndex::Of::keys, s, head, key / block_rows)[key % block_rows];
+    }
+    for (int64_t row = 0; row < sequence.queries; ++row) {
+      of_keys[static_cast<size_t>(decay.key_of(sequence.query_offset + row))] +=
+          at(BlockIndex::Of::queries, s, head, row / block_rows)[row % block_rows];
+    }
+    add_gate_gradient(problem_, sequence, head, of_keys);
+  });
 }
 
 int64_t GradientSums::blocks_of(int64_t number) const {

@@ -38,6 +38,12 @@ class HeadDecay {
   double fall(int64_t key, int64_t to) const { return document(to) > key_of(key) ? HUGE_VAL : -sum(key, to); }
   /// values[i] = unit * sum(from, first + i)
   void sums(int64_t from, int64_t first, int64_t count, double unit, float* values) const;
+  /// The two parts of the running sum of a key, and those of the keys after it.
+  struct Parts {
+    const double *high, *low;
+  };
+  Parts parts(int64_t key) const { return {high_ + (key_of(key) - first_), low_ + (key_of(key) - first_)}; }
+  bool has(int64_t first, int64_t last) const { return first_ <= first && last < keys_; }
 
  private:
   const double *high_ = nullptr, *low_ = nullptr;  // each running sum is high + low, so that its differences are exact

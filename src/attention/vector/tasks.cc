@@ -156,10 +156,7 @@ void release_sums(Chunk& chunk) {
 }
 
 void add_gate_gradient(const Problem& problem, const ChunkGroup& group) {
-  // The gate of key t is in the scores of rows i and keys j with i >= t > j: the sum of dS over these pairs is that of
-  // the rows from t on, less that of the columns from t on.
   const Chunk& first = group.chunks.front();
-  const Sequence& sequence = problem.sequences[first.sequence];
   std::vector<double> of_keys(static_cast<size_t>(group.key_blocks * key_rows));
   for (int64_t g = 0; g < problem.group(); ++g) {
     std::fill(of_keys.begin(), of_keys.end(), 0.0);
@@ -170,18 +167,7 @@ void add_gate_gradient(const Problem& problem, const ChunkGroup& group) {
             chunk.gates[static_cast<size_t>(g * count + i)];
       }
     }
-    const int64_t head = first.kv_head * problem.group() + g;
-    const HeadDecay decay = problem.bias(sequence, head).decay;
-    double sum = 0;
-    for (int64_t key = sequence.keys - 1; key >= 0; --key) {
-      sum += of_keys[static_cast<size_t>(key)];
-      if (decay.document(key) == key) {  // no pair reaches over it
-        sum = 0;
-        continue;
-      }
-      const int64_t row = sequence.batch * problem.keys + sequence.key_begin + key;
-      problem.dlog_decay[row * problem.heads + head] += static_cast<float>(sum);
-    }
+    add_gate_gradient(problem, problem.sequences[first.sequence], first.kv_head * problem.group() + g, of_keys);
   }
 }
 
