@@ -186,6 +186,9 @@ TEST(Identity, NamesEveryOptionThatDiffers) {
   named.model(
       "rotary_theta", [](auto& c) { c.transformer.attention.rotary_theta = 500; }, Position::rotary);
   named.model(
+      "partial_rotary_factor", [](auto& c) { c.transformer.attention.position_numbers["partial_rotary_factor"] = 0.5; },
+      Position::rotary);
+  named.model(
       "max_length", [](auto& c) { c.transformer.embedding.max_length = 32; }, Position::learned);
   named.model("activation", [](auto& c) { c.transformer.block.activation = Activation::relu; });
   named.model("norm", [](auto& c) { c.transformer.block.norm = Norm::rms_norm; });
