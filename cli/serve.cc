@@ -68,6 +68,19 @@ std::string api_key_of(const ServeCommand& options) {
   return key;
 }
 
+/// Browsers compare the origin with the header as a text: a path or a slash at its end would match no page.
+void check_origin(const std::string& origin) {
+  if (origin.empty() || origin == "*" || origin == "null") return;
+  const size_t host = origin.find("://");
+  const bool is_origin = host != std::string::npos && host > 0 && origin.size() > host + 3 &&
+                         std::all_of(origin.begin(), origin.end(), [](char c) { return c > ' ' && c < 0x7f; }) &&
+                         origin.find_first_of("/,*", host + 3) == std::string::npos;
+  check_usage(is_origin,
+              "[--allow-origin] found '{}', expected *, or a scheme, a host and perhaps a port: "
+              "https://example.org",
+              origin);
+}
+
 void run_serve(ServeCommand options) {
   isa();  // throws an Error if ALIBI_ISA is invalid
   if (options.threads) set_threads(static_cast<int>(*options.threads));
@@ -78,6 +91,7 @@ void run_serve(ServeCommand options) {
   if (!options.chat_template.empty()) text::chat_template(options.chat_template);
   options.model.pooling = pooling_from(options.pooling);
   options.server.api.api_key = api_key_of(options);
+  check_origin(options.server.api.allow_origin);
   options.server.logs_requests = !options.quiet;
   serve::Api::Models models;
   bool has_encoder = false;
@@ -136,6 +150,9 @@ void add_serve(CLI::App& app) {
   command.count("--port", server.port, "Port to listen on (0 chooses a free one)", 0, 65535);
   command.text("--api-key-file", options->api_key_file, "FILE",
                "File with the key that clients must send [ALIBI_API_KEY in the environment, else no key]");
+  command.text(
+      "--allow-origin", server.api.allow_origin, "ORIGIN",
+      "Origin whose web pages may use the server from a browser, e.g. https://example.org, or * for all [none]");
   command.text("--chat-template", options->chat_template, "NAME",
                "Format of the prompts of chats [found in the model's tokenizer_config.json, else plain]");
   {

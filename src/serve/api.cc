@@ -11,9 +11,14 @@
 namespace alibi::serve {
 
 struct Api::Route {
-  const char *method, *path;
+  const char *method, *path;  // a path that ends with / is that of all longer ones
   void (Api::*run)(const HttpRequest&, const Responding&);
   bool is_open = false;  // needs no key
+
+  bool takes(std::string_view other) const {
+    const std::string_view own = path;
+    return other == own || (own.size() > 1 && own.ends_with('/') && other.starts_with(own));
+  }
 };
 
 const std::vector<Api::Route>& Api::routes() {
@@ -21,6 +26,7 @@ const std::vector<Api::Route>& Api::routes() {
       {"GET", "/", &Api::show_page, true},
       {"GET", "/health", &Api::health, true},
       {"GET", "/v1/models", &Api::models},
+      {"GET", "/v1/models/", &Api::model},
       {"GET", "/metrics", &Api::write_metrics},
       {"GET", "/props", &Api::props},
       {"GET", "/tokenizer_info", &Api::tokenizer_info},
@@ -30,6 +36,7 @@ const std::vector<Api::Route>& Api::routes() {
       {"POST", "/v1/chat/completions", &Api::chat},
       {"POST", "/v1/embeddings", &Api::embeddings},
       {"POST", "/v1/rerank", &Api::rerank},
+      {"POST", "/v2/rerank", &Api::rerank},
       {"POST", "/rerank", &Api::rerank},
       {"POST", "/pooling", &Api::pooling},
   };
@@ -54,8 +61,10 @@ void Api::close() {
   }
 }
 
-bool Api::is_endpoint(std::string_view path) {
-  return std::any_of(routes().begin(), routes().end(), [&](const Route& route) { return path == route.path; });
+std::string_view Api::endpoint_of(std::string_view path) {
+  const auto found =
+      std::find_if(routes().begin(), routes().end(), [&](const Route& route) { return route.takes(path); });
+  return found == routes().end() ? "other" : found->path;
 }
 
 namespace {
@@ -85,12 +94,20 @@ void Api::handle(HttpRequest request, Responding responder) {
     // A HEAD request is answered like GET. The network leaves out the body.
     const std::string_view method = request.method == "HEAD" ? "GET" : std::string_view(request.method);
     for (const Route& one : routes()) {
-      if (request.path != one.path) continue;
+      if (!one.takes(request.path)) continue;
       const std::string_view name = one.method;
       allowed += fmt::format("{}{}", allowed.empty() ? "" : ", ", name == "GET" ? "GET, HEAD" : name);
       if (method == name) route = &one;
     }
     if (allowed.empty()) throw ApiError{404, fmt::format("there is no endpoint {}", request.path), "", "not_found"};
+    if (request.method == "OPTIONS" && !options_.allow_origin.empty()) {  // a browser asks before a request
+      return responder->reply({204,
+                               "",
+                               "text/plain",
+                               {{"Access-Control-Allow-Methods", allowed},
+                                {"Access-Control-Allow-Headers", "Authorization, *"},
+                                {"Access-Control-Max-Age", "86400"}}});
+    }
     if (route == nullptr) {
       Reply reply = ApiError{405, fmt::format("{} takes {}", request.path, allowed), "", "method_not_allowed"}.reply();
       reply.headers["Allow"] = allowed;
@@ -120,12 +137,14 @@ void Api::handle(HttpRequest request, Responding responder) {
 
 const ServedModel& Api::model_of(const Fields& fields) const {
   const std::optional<std::string> name = fields.text("model");
-  if (!name) return *models_.front();
+  return name ? model_named(*name) : *models_.front();
+}
+
+const ServedModel& Api::model_named(const std::string& name) const {
   for (const auto& model : models_) {
-    if (model->name() == *name) return *model;
+    if (model->name() == name) return *model;
   }
-  throw ApiError{404, fmt::format("there is no model {}; GET /v1/models lists them", *name), "model",
-                 "model_not_found"};
+  throw ApiError{404, fmt::format("there is no model {}; GET /v1/models lists them", name), "model", "model_not_found"};
 }
 
 std::vector<TextInput> Api::inputs_of(const Fields& fields, const char* key) const {

@@ -19,6 +19,7 @@ struct ApiOptions {
   std::string api_key = {};          ///< empty: none is needed
   int64_t most_waiting = 256;        ///< maximum number of requests whose texts wait to be encoded
   int64_t most_inputs = 2048;        ///< maximum number of texts in one request
+  std::string allow_origin = {};     ///< whose pages may read answers in a browser: an origin, * for all, or none
   int64_t default_max_tokens = 512;  ///< of a chat completion that names none
 };
 
@@ -35,12 +36,14 @@ class Api {
   /// Refuses new requests with status 503. Those that run are finished.
   void close();
   Metrics& metrics() { return metrics_; }
-  static bool is_endpoint(std::string_view path);
+  /// The path of the endpoint that answers requests for this path, e.g. /v1/models/ for that of a model; or "other".
+  static std::string_view endpoint_of(std::string_view path);
 
  private:
   struct Route;
   static const std::vector<Route>& routes();
   bool is_authorized(const HttpRequest& request) const;
+  const ServedModel& model_named(const std::string& name) const;
   /// The model that the request names, or the first one if it names none.
   const ServedModel& model_of(const Fields& fields) const;
   /// The inputs of a request. Throws ApiError if there are too many.
@@ -49,6 +52,7 @@ class Api {
   void show_page(const HttpRequest& request, const Responding& responder);
   void health(const HttpRequest& request, const Responding& responder);
   void models(const HttpRequest& request, const Responding& responder);
+  void model(const HttpRequest& request, const Responding& responder);
   void write_metrics(const HttpRequest& request, const Responding& responder);
   void props(const HttpRequest& request, const Responding& responder);
   void tokenizer_info(const HttpRequest& request, const Responding& responder);

@@ -1,6 +1,7 @@
 // Endpoints about the server and its models, and those of the tokenizer.
 #include <fmt/format.h>
 
+#include <charconv>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,6 +22,22 @@ namespace {
 template <class T>
 OrderedJson or_null(const std::optional<T>& value) {
   return value ? OrderedJson(*value) : OrderedJson();
+}
+
+/// Replaces %2F and the like.
+std::string decoded(std::string_view path) {
+  std::string text;
+  for (size_t i = 0; i < path.size(); ++i) {
+    unsigned byte = 0;
+    const char* const digits = path.data() + i + 1;
+    if (path[i] == '%' && path.size() - i > 2 && std::from_chars(digits, digits + 2, byte, 16).ptr == digits + 2) {
+      text += static_cast<char>(byte);
+      i += 2;
+    } else {
+      text += path[i];
+    }
+  }
+  return text;
 }
 
 OrderedJson model_json(const ServedModel& model) {
@@ -62,6 +79,11 @@ void Api::models(const HttpRequest&, const Responding& responder) {
   auto data = OrderedJson::array();
   for (const auto& model : models_) data.push_back(model_json(*model));
   responder->reply(json_reply({{"object", "list"}, {"data", std::move(data)}}));
+}
+
+void Api::model(const HttpRequest& request, const Responding& responder) {
+  const std::string_view path = request.path;
+  responder->reply(json_reply(model_json(model_named(decoded(path.substr(endpoint_of(path).size()))))));
 }
 
 void Api::props(const HttpRequest&, const Responding& responder) {

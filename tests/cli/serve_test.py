@@ -264,12 +264,20 @@ class Serve(CliTest):
         objects = [{"text": text} for text in documents]
         best = self.server.post("/rerank", {**fields, "documents": objects, "top_n": 1, "return_documents": False})
         self.assertEqual(best["results"], [{key: results[0][key] for key in ("index", "relevance_score")}])
+        self.assertEqual(self.server.post("/v2/rerank", {**fields, "top_n": 1, "return_documents": False})["results"], best["results"])
         self.is_error(self.server.post("/v1/rerank", {**fields, "documents": []}, 400), "documents", "documents")
         self.is_error(self.server.post("/v1/rerank", {**fields, "query": 1}, 400), "query", "query")
 
     def test_information(self):
         models = self.server.get("/v1/models")["data"]
         self.assertEqual([model["id"] for model in models], ["model", "encoder", "reranker"])
+        for name, at in (("reranker", 2), ("%6dodel", 0)):
+            self.assertEqual(self.server.get(f"/v1/models/{name}"), models[at])
+        for name in ("none", "model%", "model%2", "%zzodel", ""):
+            status, _, body = self.server.request("GET", f"/v1/models/{name}")
+            self.assertEqual((status, json.loads(body)["error"]["code"]), (404, "model_not_found"), name)
+        counters = self.server.request("GET", "/metrics")[2].decode()
+        self.assertIn('alibi_http_requests_total{path="/v1/models/",status="404"} 5\n', counters)
         info = self.server.get("/tokenizer_info")
         self.assertEqual(info["eos_token"], "<|endoftext|>")
         props = self.server.get("/props")
@@ -421,6 +429,25 @@ class Limits(CliTest):
                 self.assertEqual(status, expected, headers)
                 self.assertEqual(found.get("WWW-Authenticate"), "Bearer" if expected == 401 else None)
             self.assertEqual(server.get("/health"), {"status": "ok"})
+
+    def test_pages_of_another_origin(self):
+        asked = {"Origin": "https://example.org", "Access-Control-Request-Method": "POST"}
+        for given, answered in (("https://example.org", "https://example.org"), ("*", "*"), (None, None)):
+            server = self.serve(*(("--allow-origin", given) if given else ()), environment={"ALIBI_API_KEY": "secret"})
+            status, headers, body = server.request("OPTIONS", "/v1/completions", headers=asked)  # without the key
+            self.assertEqual((status, headers.get("Access-Control-Allow-Origin")), (204 if given else 405, answered))
+            self.assertEqual(headers.get("Access-Control-Allow-Methods"), "POST" if given else None)
+            if given:
+                self.assertIn("Authorization", headers["Access-Control-Allow-Headers"])
+            self.assertEqual(server.request("OPTIONS", "/none", headers=asked)[0], 404)
+            # Plain answers, errors and streams: the connection continues after each.
+            for key, body, expected in (("secret", {"prompt": "a", "max_tokens": 2}, 200), ("wrong", {}, 401),
+                                        ("secret", {"prompt": "a", "max_tokens": 2, "stream": True}, 200)):
+                status, headers, _ = server.request("POST", "/v1/completions", body, {"Authorization": f"Bearer {key}"})
+                self.assertEqual((status, headers.get("Access-Control-Allow-Origin")), (expected, answered))
+                self.assertEqual(headers.get("Vary"), "Origin" if answered and answered != "*" else None)
+        for wrong in ("example.org", "https://example.org/", "https://a.org,https://b.org", "https://", "a b://c", "**"):
+            self.fails(2, "[--allow-origin]", "serve", self.model, "--port", "0", "--allow-origin", wrong)
 
     def test_keys_that_no_client_can_send_are_refused(self):
         key = self.folder / "key.txt"

@@ -165,6 +165,8 @@ TEST(Api, AnswersAndRefuses) {
   EXPECT_EQ(answer_of(*api, "/v1/none", "{}").status, 404);
   EXPECT_EQ(answer_of(*api, "/v1/models", "{}").status, 405);
   EXPECT_EQ(answer_of(*api, "/v1/models", "{}").headers.at("Allow"), "GET, HEAD");
+  EXPECT_EQ(Api::endpoint_of("/v1/models/a/b"), "/v1/models/");
+  for (const char* path : {"/v1/model", "/health/", "/x", "//"}) EXPECT_EQ(Api::endpoint_of(path), "other") << path;
   api->close();
   EXPECT_EQ(answer_of(*api, "/v1/completions", R"({"prompt": "a"})").status, 503);
 }

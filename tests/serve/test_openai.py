@@ -18,6 +18,7 @@ def client(server):
 
 def test_models_are_listed(client, name):
     assert [model.id for model in client.models.list()] == [name]
+    assert client.models.retrieve(name).id == name
 
 
 def test_a_text_is_completed(client, name, model):

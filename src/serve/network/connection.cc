@@ -214,9 +214,13 @@ std::string Connection::head(int status, const Reply* reply) const {
   std::string text = fmt::format("HTTP/1.1 {} {}\r\nServer: alibi\r\nContent-Type: {}\r\n", status,
                                  std::string(http::obsolete_reason(static_cast<http::status>(status))),
                                  reply != nullptr ? reply->type : "text/event-stream; charset=utf-8");
+  const std::string& origin = shared_.options.api.allow_origin;
+  if (!origin.empty()) {
+    text += fmt::format("Access-Control-Allow-Origin: {}\r\n{}", origin, origin == "*" ? "" : "Vary: Origin\r\n");
+  }
   if (reply != nullptr) {
     for (const auto& [name, value] : reply->headers) text += fmt::format("{}: {}\r\n", name, value);
-    text += fmt::format("Content-Length: {}\r\n", reply->body.size());
+    if (status != 204) text += fmt::format("Content-Length: {}\r\n", reply->body.size());
   } else {
     text += "Cache-Control: no-cache\r\n";
     if (!is_http_1_0_) text += "Transfer-Encoding: chunked\r\n";
@@ -310,7 +314,7 @@ void Connection::answered() noexcept {
     step("answered");
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - exchange->start;
     // Paths that clients invent must not become names of counters.
-    const std::string path = Api::is_endpoint(exchange->path) ? exchange->path : "other";
+    const std::string path(Api::endpoint_of(exchange->path));
     shared_.api->metrics().count_request(path, status, seconds.count());
     OrderedJson line{{"remote", remote_}, {"method", exchange->method}, {"path", exchange->path},
                      {"status", status},  {"seconds", seconds.count()}, {"bytes", bytes}};
