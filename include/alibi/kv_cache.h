@@ -66,10 +66,10 @@ class ALIBI_API KvCache {
   void evict(std::span<const int64_t> begins, int64_t room);
   /// For a cache with gates: evicts, in whole blocks of 64, the oldest keys of each kv_head that no later query needs,
   /// and returns their number. All evicted keys of a head together then have at most the share `tolerance` of the
-  /// softmax weight of each later query whose norm is at most query_norms[head] (one number for each query head),
-  /// whatever keys and gates follow. The options are those of the later calls, with slopes or no other bias. `room` as
-  /// above. evicted_share() has the bound for each actual query, and it also holds for longer ones. Throws Error for a
-  /// cache without gates, and for wrong arguments.
+  /// softmax weight of each query from the last key on whose norm is at most query_norms[head] (one number for each
+  /// query head), whatever keys and gates follow. The options are those of the later calls, with slopes or no other
+  /// bias. `room` as above. evicted_share() has the bound for each actual query, and it also holds for longer ones.
+  /// Throws Error for a cache without gates, and for wrong arguments.
   int64_t evict_negligible(double tolerance, std::span<const double> query_norms, const AttentionOptions& options,
                            int64_t room);
 
