@@ -238,6 +238,7 @@ void run_generate(GenerateCommand options) {
                {"min_p", options.generate.min_p},
                {"repetition_penalty", options.generate.repetition_penalty},
                {"stop", options.generate.stop},
+               {"stop_at_end_of_text", options.generate.stop_at_end_of_text},
                {"interpolate", interpolation_json(model.interpolation())},
                {"precision", name_of(model.precision())},
                {"seed", options.seed},
@@ -283,6 +284,8 @@ void add_generate(CLI::App& app) {
   command.number("--repetition-penalty", generate.repetition_penalty,
                  "Penalty of tokens that are already in the text; values above 1 make them less likely");
   command.repeated("--stop", generate.stop, "TEXT", "Text before which generation stops; may be repeated");
+  command.flag("--stop-at-end-of-text", generate.stop_at_end_of_text,
+               "Stop where the model draws its end-of-text token (without it, that token is never drawn)");
   options->use.add_to(command);
   command.count("--samples", options->samples, "Number of texts to generate from the prompt");
   add_context_limits(command, options->context);

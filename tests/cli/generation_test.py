@@ -36,6 +36,10 @@ class Generation(CliTest):
         self.assertEqual(stopped, "the quick" + result["text"] + "\n")
         self.assertTrue(text.startswith(stopped[:-1]))
         self.assertEqual((result["ended"], result["stop"]), ("stop", ["nowhere", end]))
+        # Of 257 tokens that are about as likely as each other, one ends a text.
+        for words, ended in (((), "tokens"), (("--stop-at-end-of-text",), "end_of_text")):
+            self.generate("--temperature", "1000", "--max-tokens", "5000", *words, "--json", self.folder / "end.json")
+            self.assertEqual(self.json_of("end.json")["ended"], ended)
 
     def test_samples(self):
         text = self.generate("--samples", "3", "--json", self.folder / "samples.json")

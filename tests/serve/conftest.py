@@ -134,3 +134,9 @@ def server(model):
 @pytest.fixture(scope="session")
 def name(model):
     return pathlib.Path(model).name
+
+
+@pytest.fixture(scope="module")
+def client(server):
+    openai = pytest.importorskip("openai", reason="openai is not installed")
+    return openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0)

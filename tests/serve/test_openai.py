@@ -11,11 +11,6 @@ openai = pytest.importorskip("openai", reason="openai is not installed")
 alibi = pytest.importorskip("alibi_attention", reason="the Python package is not installed")
 
 
-@pytest.fixture(scope="module")
-def client(server):
-    return openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0)
-
-
 def test_models_are_listed(client, name):
     assert [model.id for model in client.models.list()] == [name]
     assert client.models.retrieve(name).id == name

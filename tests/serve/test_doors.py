@@ -1,0 +1,75 @@
+"""The command, Python and the server give the same texts for the same request and seed (tests/generate/same_text_test.cc
+compares the functions of C++). Prompts have at most 7 bytes: the products of longer ones may round otherwise in an engine."""
+
+import json
+import random
+import re
+
+import pytest
+from conftest import run
+
+alibi_attention = pytest.importorskip("alibi_attention", reason="the Python package is not installed")
+
+PROMPTS = ["the", "a", " ", "é", "fox ju", "", "over", "\n", "number"]
+STOPS = [" ", "o", "zy", "\n", "fox", "é", "er the", "quick b"]
+
+
+def shown(text):
+    """The command has U+FFFD for each byte that is no UTF-8, because it also lists these bytes; the others as Unicode advises."""
+    return re.sub("\ufffd+", "\ufffd", text)
+
+
+def random_request(number):
+    pick = random.Random(number)
+    request = {"prompt": pick.choice(PROMPTS), "seed": pick.randrange(1000), "max_tokens": pick.choice((0, 1, 3, 17, 150)),
+               "temperature": pick.choice((0, 0.5, 1.0, 3.0, 30.0))}  # fmt: skip
+    for name, values in (("top_p", (0.3, 0.9)), ("top_k", (1, 5)), ("min_p", (0.05, 0.5)), ("repetition_penalty", (1.3, 0.7))):
+        if pick.random() < 0.25:
+            request[name] = pick.choice(values)
+    request["stop"] = pick.sample(STOPS, pick.choice((0, 0, 1, 2)))
+    request["stop_at_end_of_text"] = pick.random() < 0.5
+    return request
+
+
+def command_texts(model, request, samples):
+    words = ["--samples", samples, "--json", "-"]
+    for name, value in request.items():
+        option = f"--{name.replace('_', '-')}"
+        if name == "stop_at_end_of_text":
+            words += [option] if value else []
+            continue
+        for one in value if name == "stop" else [value]:
+            words += [option, one]
+    # The output has the texts before the JSON object, which begins the last line that is only a brace.
+    output = run("generate", model, *words)
+    found = json.loads(output[output.index('{\n  "model"') : output.rindex("\n}") + 2])
+    return [(shown(one["text"]), one["ended"]) for one in found["samples"]]
+
+
+def python_texts(model, request, samples):
+    made = [model.generate(sample=sample, **request) for sample in range(samples)]
+    pieces = ["".join(model.stream(sample=sample, **request)) for sample in range(samples)]
+    assert [one.text for one in made] == pieces
+    return [(shown(one.text), one.end) for one in made]
+
+
+def test_every_door_gives_the_same_text(client, name, model):
+    in_python, samples = alibi_attention.LanguageModel.load(model), 3
+    ends_of_all = []
+    for number in range(300):
+        request = random_request(number)
+        expected = command_texts(model, request, samples)
+        assert python_texts(in_python, request, samples) == expected, request
+        more = {key: request.pop(key) for key in ("top_k", "min_p", "repetition_penalty") if key in request}
+        more["ignore_eos"] = not request.pop("stop_at_end_of_text")
+        body = {"model": name, "n": samples, **request, "extra_body": more}
+        plain = sorted(client.completions.create(**body).choices, key=lambda choice: choice.index)
+        ends = {"tokens": "length", "stop": "stop", "end_of_text": "stop"}
+        assert [(shown(one.text), one.finish_reason) for one in plain] == [(text, ends[end]) for text, end in expected], request
+        streamed = [""] * samples
+        for chunk in client.completions.create(**body, stream=True):
+            for choice in chunk.choices:
+                streamed[choice.index] += choice.text
+        assert streamed == [one.text for one in plain], request
+        ends_of_all += [end for _, end in expected]
+    assert all(ends_of_all.count(end) > 2 for end in ends), {end: ends_of_all.count(end) for end in ends}  # the requests exercise every end
