@@ -21,6 +21,7 @@
 #include "ranks.h"
 #include "report/json.h"
 #include "report/progress.h"
+#include "report/summarize.h"
 #include "report/tables.h"
 #include "stop_signals.h"
 
@@ -38,10 +39,12 @@ struct CompareCommand : CommonOptions {
   std::vector<std::string> texts, valid;
   std::vector<std::string> positions = default_positions();
   std::vector<int64_t> lengths, train_lengths;
+  std::vector<std::string> tasks;
   std::string preset = "tiny";
   std::string out = "alibi-compare", resume, tune, field;
   int64_t seeds = 1, timing_rounds = 3;
-  std::optional<int64_t> stride, eval_tokens, sample_tokens;
+  std::optional<int64_t> stride, eval_tokens, sample_tokens, task_tokens;
+  int64_t task_questions = CompareOptions().task_questions;
   bool overwrite = false, one_pass = false;
   std::optional<Interpolation> interpolation;
   TokenizerChoice tokenizer;
@@ -116,6 +119,9 @@ CompareOptions to_library(const CompareCommand& options, bool tunes) {
   if (options.dropout) compare.dropout = static_cast<float>(*options.dropout);
   compare.eval_tokens = options.eval_tokens.value_or(compare.eval_tokens);
   compare.sample_tokens = options.sample_tokens.value_or(compare.sample_tokens);
+  compare.tasks = options.tasks;
+  compare.task_tokens = options.task_tokens.value_or(compare.task_tokens);
+  compare.task_questions = options.task_questions;
   compare.timing_rounds = options.timing_rounds;
   compare.out = options.out;
   compare.command = command_line();
@@ -125,6 +131,7 @@ CompareOptions to_library(const CompareCommand& options, bool tunes) {
 void show(const CompareStatus& status, report::Progress& progress, std::string& label) {
   std::string now = status.phase;
   if (!status.method.empty()) {
+    if (!status.task.empty()) now += " " + status.task;
     now +=
         status.runs == 0 ? " " + status.method : fmt::format(" {} {}/{}", status.method, status.run + 1, status.runs);
   }
@@ -145,11 +152,10 @@ void show(const CompareStatus& status, report::Progress& progress, std::string& 
 /// The report shows the other runs, but the exit code must tell that some results are missing.
 void check_none_diverged(const CompareResults& results) {
   std::vector<std::string> diverged;
-  for (const MethodResults& method : results.methods) {
-    for (const RunResults& run : method.runs) {
-      if (run.diverged.empty()) continue;
-      diverged.push_back(fmt::format("{} from seed {}: {}", method.name, run.seed, run.diverged));
-    }
+  for (const RunResults& run : report::runs_of(results)) {
+    if (run.diverged.empty()) continue;
+    diverged.push_back(fmt::format("{}{} from seed {}: {}", run.method,
+                                   run.task.name.empty() ? "" : " on " + run.task.name, run.seed, run.diverged));
   }
   check(diverged.empty(), "[compare] {} of {} runs diverged, expected none: {}", diverged.size(), results.runs_done(),
         fmt::join(diverged, "; "));
@@ -231,6 +237,13 @@ void add_compare(CLI::App& app) {
   command.count(
       "--sample-tokens", options->sample_tokens,
       "Number of tokens that each model generates as a sample (0 generates none) [4 times the training length]", 0);
+  command.list("--tasks", options->tasks,
+               fmt::format("Also compare on tasks that need far tokens: {}; without a text, only on these",
+                           fmt::join(task_names(), ", ")));
+  command.choices("--tasks", task_names());
+  command.count("--task-tokens", options->task_tokens, "Number of tokens to train on for each task [--train-tokens]");
+  command.count("--task-questions", options->task_questions,
+                "Number of questions for each length and each range of distances");
   command.count("--timing-rounds", options->timing_rounds, "Number of timing rounds after training (0 disables timing)",
                 0);
   command.text("-o,--out", options->out, "DIR",
@@ -262,6 +275,7 @@ void add_compare(CLI::App& app) {
       "  alibi compare novels/ --seeds 3 --positions alibi,sinusoidal,rotary\n"
       "  alibi compare novels/ --positions alibi,sinusoidal --train-lengths 128,256,512 --seeds 3\n"
       "  alibi compare novels/ --stride 64 --interpolate dynamic --one-pass\n"
+      "  alibi compare --tasks recall,flipflop,copy --positions alibi,rotary --train-length 64 --learning-rate 0.002\n"
       "  alibi compare --resume alibi-compare\n"
       "  alibi compare notes/ --positions alibi,learned --train-length 64 --lengths 64,256,1024 --train-tokens 2M");
   command.runs_over_ranks([options, command] { run_compare(*options, command); });

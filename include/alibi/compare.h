@@ -17,7 +17,8 @@
 namespace alibi {
 
 struct CompareOptions {
-  std::vector<std::string> texts;  ///< files, folders, "-", or a folder of `alibi tokenize`; empty: the default corpus
+  std::vector<std::string> texts;  ///< files, folders, "-", or a folder of `alibi tokenize`; empty: the default corpus,
+                                   ///< or no text if there are tasks
   std::vector<std::string> valid;  ///< held-out text; empty: the fixed split by file
   std::string field = "text";      ///< .jsonl: the field of each line's object that holds the text
   TokenizerChoice tokenizer;       ///< tokenizer of all methods; learned from the training text
@@ -32,10 +33,13 @@ struct CompareOptions {
   int64_t stride = 0;            ///< also evaluate with a window that slides by this number of tokens; 0 disables it
   bool one_pass = false;         ///< also evaluate in one pass, where each target sees all the text before it
   std::optional<Interpolation> interpolation;  ///< if set, also evaluate alibi with flatter slopes
-  int64_t eval_tokens = 0;     ///< held-out tokens to score, spread evenly over its files; 0: the preset's
-  int64_t sample_tokens = -1;  ///< tokens of generated text per method; -1: 4 times the training length; 0: none
-  int64_t timing_rounds = 3;   ///< number of timing rounds at the end, if there is a folder; 0 disables timing
-  TrainOptions train;          ///< length, tokens, rates, seed: shared by all methods
+  int64_t eval_tokens = 0;         ///< held-out tokens to score, spread evenly over its files; 0: the preset's
+  int64_t sample_tokens = -1;      ///< tokens of generated text per method; -1: 4 times the training length; 0: none
+  std::vector<std::string> tasks;  ///< synthetic tasks to train and test models on: task_names()
+  int64_t task_tokens = 0;         ///< tokens to train on for each task; 0: the preset's for text
+  int64_t task_questions = 100;    ///< questions for each length and range of distances
+  int64_t timing_rounds = 3;       ///< number of timing rounds at the end, if there is a folder; 0 disables timing
+  TrainOptions train;              ///< length, tokens, rates, seed: shared by all methods
   /// If not empty, each method gets the learning rate of these that is best on a part of the training text.
   std::vector<double> tune_rates;
   /// Folder for the report, the models and the state of the comparison. The same options and text continue an
@@ -54,6 +58,7 @@ struct CompareOptions {
 /// State of a running comparison, for progress displays.
 struct CompareStatus {
   std::string method;  ///< empty during reading
+  std::string task;    ///< the task of the run; empty: text
   int64_t train_length = 0;
   uint64_t seed = 0;
   int64_t run = 0, runs = 0;  ///< index of the current run, from 0, and their number
@@ -69,6 +74,9 @@ struct CompareStatus {
 
 /// Default options of a preset (tokens, rate, batch), for the caller to change.
 ALIBI_API CompareOptions compare_defaults(const std::string& preset);
+
+/// The names of the synthetic tasks; docs/reference/tasks.md describes them.
+ALIBI_API std::vector<std::string> task_names();
 
 /// The precision of the comparison in this folder, if there is one. A call that continues it must give this precision;
 /// best_precision() may have changed.

@@ -55,6 +55,24 @@ struct AttentionMap {
   std::vector<HeadAttention> heads;
 };
 
+/// Questions of a task with one length and one range of distances.
+struct AnswerPoint {
+  int64_t length = 0;    ///< tokens of each sequence
+  int64_t distance = 0;  ///< largest number of tokens from the information to the answer
+  int64_t questions = 0;
+  int64_t right = 0;  ///< questions whose answer was the model's most likely one
+  Interval interval;  ///< interval of the accuracy: over the questions, or over the seeds where that one is wider
+  double accuracy() const { return static_cast<double>(right) / static_cast<double>(questions); }
+};
+
+/// What a model that was trained on a synthetic task answers.
+struct TaskAnswers {
+  std::string name;                 ///< "recall" and others; empty: the model was trained on text
+  std::string meaning;              ///< what is asked
+  double chance = 0;                ///< accuracy of random answers of the right kind
+  std::vector<AnswerPoint> points;  ///< by length, then by distance
+};
+
 struct LossPoint {
   int64_t step = 0;  ///< updates done
   int64_t tokens = 0;
@@ -85,6 +103,7 @@ struct RunResults {
   std::vector<double> per_position_nll;  ///< mean nll of the tokens at each position of the window, nats
   std::vector<ContextPoint> context;     ///< in ascending order of context
   AttentionMap attention;                ///< ALiBi models only; without heads if it was not measured
+  TaskAnswers task;                      ///< of a model that was trained on a task instead of text
   std::string sample_prompt;
   std::string sample;       ///< text generated after the prompt, far past the training length
   std::string sample_note;  ///< if not empty, the reason why the sample stops early
@@ -101,6 +120,12 @@ struct MethodResults : RunResults {
   std::string name;              ///< the method, and "alibi@128" if there are several training lengths
   std::vector<uint64_t> seeds;   ///< seeds of the finished runs
   std::vector<RunResults> runs;  ///< in the order of the seeds
+};
+
+/// Results of all methods on one task. A method's questions are those of all its seeds.
+struct TaskResults {
+  TaskAnswers task;  ///< without points
+  std::vector<MethodResults> methods;
 };
 
 /// Speed of one kind of work, timed in several rounds. The numbers are those of the median round.
@@ -153,12 +178,16 @@ struct CompareResults {
   std::string corpus_name;  ///< how the user named the text
   std::string tokenizer;    ///< byte, bpe, unigram or words; empty if not known
   int64_t vocab_size = 0;
-  std::vector<MethodResults> methods;
+  std::vector<MethodResults> methods;  ///< on text; empty if only tasks were compared
+  std::vector<TaskResults> tasks;
   std::vector<MethodSpeed> speed;  ///< the same points for all methods; empty if not measured
   int64_t runs_planned = 0;        ///< greater than runs_done() while the comparison is incomplete
   int64_t runs_done() const {
     int64_t runs = 0;
     for (const MethodResults& method : methods) runs += static_cast<int64_t>(method.runs.size());
+    for (const TaskResults& task : tasks) {
+      for (const MethodResults& method : task.methods) runs += static_cast<int64_t>(method.runs.size());
+    }
     return runs;
   }
   // Information needed to repeat the comparison:

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <ctime>
-#include <numeric>
+#include <iterator>
+#include <utility>
 
 #include "alibi/results.h"
 #include "alibi/runtime.h"
@@ -13,10 +13,12 @@
 #include "compare/bigram.h"
 #include "compare/compare_over.h"
 #include "compare/held_out.h"
+#include "compare/options.h"
 #include "compare/report_settings.h"
 #include "compare/run.h"
 #include "compare/run_store.h"
 #include "compare/speed.h"
+#include "compare/task_run.h"
 #include "compare/tune.h"
 #include "core/check.h"
 #include "core/files.h"
@@ -57,9 +59,15 @@ formats::OrderedJson identity_of(const CompareOptions& options, const TrainingDa
       identity[field.name] = formats::json_of(given ? *given : training::default_of(field));
   }
   identity["dropout"] = options.dropout ? formats::OrderedJson(*options.dropout) : formats::OrderedJson(nullptr);
-  identity["tokenizer"] = data.tokenizer->fingerprint();
-  identity["text"] = training::fingerprint(data.train.tokens);
-  identity["held_out_text"] = training::fingerprint(data.valid.tokens);
+  if (data.tokenizer) {
+    identity["tokenizer"] = data.tokenizer->fingerprint();
+    identity["text"] = training::fingerprint(data.train.tokens);
+    identity["held_out_text"] = training::fingerprint(data.valid.tokens);
+  }
+  if (!options.tasks.empty()) {
+    identity["task_tokens"] = options.task_tokens;
+    identity["task_questions"] = options.task_questions;
+  }
   identity["lengths"] = options.lengths;
   identity["stride"] = options.stride;
   identity["one_pass"] = options.one_pass;
@@ -83,7 +91,6 @@ class Comparison {
   CompareResults run();
 
  private:
-  void check_options();
   void read_text();
   std::vector<RunResults> planned_runs() const;
   bool is_first_rank() const { return group_ == nullptr || group_->rank() == 0; }
@@ -96,6 +103,7 @@ class Comparison {
   bool tune_methods(const comparison::RunSetting& setting);
   bool do_runs(const comparison::RunSetting& setting, const std::vector<RunResults>& planned,
                std::vector<RunResults>& done);
+  comparison::StoredRun finish(const comparison::RunSetting& setting, comparison::StoredRun run);
   TrainOptions train_options(const RunResults& run) const;
   CompareResults results_of(const std::vector<RunResults>& done, size_t planned) const;
   void write(const CompareResults& results) const;
@@ -107,7 +115,8 @@ class Comparison {
   ranks::Group* group_;
   Clock::time_point start_ = Clock::now();
   std::string started_ = utc_now();
-  TrainingData data_;
+  TrainingData data_;  // without a tokenizer if there is no text
+  comparison::TaskFillers fillers_;
   std::string warning_;  // warning about the text
   std::string corpus_name_;
   comparison::HeldOutPlan plan_;
@@ -117,66 +126,8 @@ class Comparison {
   int64_t runs_done_here_ = 0;               // runs finished by this call, for the estimate of the remaining time
 };
 
-/// All training lengths must have the same number of tokens per update.
-void check_updates(const std::vector<int64_t>& lengths, int64_t batch_tokens) {
-  int64_t common = 1;
-  for (const int64_t length : lengths) common = std::min<int64_t>(std::lcm(common, length), INT32_MAX);
-  const int64_t nearest = std::max<int64_t>(1, (batch_tokens + common / 2) / common) * common;
-  for (const int64_t length : lengths) {
-    check_usage(lengths.size() == 1 || batch_tokens % length == 0,
-                "[compare] an update has {} tokens, which is not a multiple of {}, so the training lengths {} "
-                "would not have the same updates; use --batch-tokens {}, the nearest number that all of them divide",
-                batch_tokens, length, fmt::join(lengths, ", "), nearest);
-  }
-}
-
-void Comparison::check_options() {
-  const OptionValue* causal = options_.model.find("causal");
-  check_usage(!causal || *causal == OptionValue(true),
-              "[compare] causal is false, expected true; encoders cannot be compared yet");
-  if (options_.train_lengths.empty()) options_.train_lengths = {options_.train.train_length};
-  std::sort(options_.train_lengths.begin(), options_.train_lengths.end());
-  const auto repeated = std::unique(options_.train_lengths.begin(), options_.train_lengths.end());
-  options_.train_lengths.erase(repeated, options_.train_lengths.end());
-  options_.train.train_length = options_.train_lengths.front();
-  options_.train.validate();
-  check_usage(options_.train.train_length >= 1, "[compare] a training length is {}, expected at least 1",
-              options_.train.train_length);
-  check_updates(options_.train_lengths, options_.train.batch_tokens);
-  constexpr int64_t most_seeds = 10'000;
-  check_usage(options_.seeds >= 1 && options_.seeds <= most_seeds, "[compare] seeds is {}, expected 1 to {}",
-              options_.seeds, most_seeds);
-  check_usage(options_.stride >= 0, "[compare] stride is {}, expected at least 0", options_.stride);
-  check_usage(options_.timing_rounds >= 0, "[compare] timing_rounds is {}, expected at least 0",
-              options_.timing_rounds);
-  check_usage(!options_.positions.empty(), "[compare] there are no methods to compare; expected at least one");
-  std::vector<Position> sorted = options_.positions;
-  std::sort(sorted.begin(), sorted.end());
-  const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
-  check_usage(twice == sorted.end(), "[compare] the method {} is given twice; name each method once",
-              twice == sorted.end() ? "" : name_of(*twice));
-  for (const Position method : options_.positions) {  // throws an Error if the configuration is invalid
-    comparison::model_config(options_, method, options_.train.train_length, nullptr);
-  }
-  std::vector<int64_t>& lengths = options_.lengths;
-  if (lengths.empty()) {
-    lengths = comparison::lengths_to_measure(options_.train.train_length);
-    lengths.insert(lengths.end(), options_.train_lengths.begin(), options_.train_lengths.end());
-  }
-  std::sort(lengths.begin(), lengths.end());
-  lengths.erase(std::unique(lengths.begin(), lengths.end()), lengths.end());
-  check_usage(options_.sample_tokens >= -1, "[compare] sample_tokens is {}, expected at least -1",
-              options_.sample_tokens);
-  check_usage(lengths.front() >= 1, "[compare] lengths have {}, expected at least 1", lengths.front());
-  check_usage(options_.eval_tokens >= 0, "[compare] eval_tokens is {}, expected at least 0", options_.eval_tokens);
-  std::sort(options_.tune_rates.begin(), options_.tune_rates.end());
-  for (const double rate : options_.tune_rates) {
-    check_usage(std::isfinite(rate) && rate > 0, "[compare] tune_rates have {}, expected a number above 0", rate);
-  }
-  if (options_.eval_tokens == 0) options_.eval_tokens = comparison::tokens_to_score(options_.preset, lengths.back());
-}
-
 void Comparison::read_text() {
+  if (!comparison::has_text(options_)) return;
   if (options_.texts.empty()) {
     options_.texts = text::default_corpus();
     corpus_name_ = fmt::format("the C++ headers of this machine ({})", fmt::join(options_.texts, ", "));
@@ -205,6 +156,7 @@ void Comparison::read_text() {
         "[compare] the number of held-out tokens to score is {}, expected at least the longest length, {}; give more "
         "text with --valid, a larger --eval-tokens or shorter --lengths",
         scored, options_.lengths.back());
+  fillers_ = comparison::task_fillers(data_);
   plan_ = comparison::plan_held_out(stream, options_.eval_tokens, options_.train.train_length, options_.lengths.back());
   held_out_ = comparison::describe(data_, plan_.blocks);
   held_out_.bigram_nll =
@@ -221,7 +173,12 @@ std::vector<RunResults> Comparison::planned_runs() const {
         run.method = name_of(method);
         run.train_length = length;
         run.seed = options_.train.seed + static_cast<uint64_t>(seed);
-        runs.push_back(run);
+        if (comparison::has_text(options_)) runs.push_back(run);
+        for (const std::string& name : options_.tasks) {
+          const comparison::Task& task = comparison::task_from(name);
+          run.task = {.name = name, .meaning = task.meaning, .chance = task.chance, .points = {}};
+          runs.push_back(run);
+        }
       }
     }
   }
@@ -263,6 +220,9 @@ TrainOptions Comparison::train_options(const RunResults& run) const {
   TrainOptions train = options_.train;
   train.train_length = run.train_length;
   train.seed = run.seed;
+  if (!run.task.name.empty()) {
+    return comparison::task_training(std::move(train), options_.task_tokens);
+  }
   for (const comparison::Tuning& tuning : tunings_) {
     if (name_of(tuning.method) == run.method) train.learning_rate = tuning.best();
   }
@@ -272,6 +232,7 @@ TrainOptions Comparison::train_options(const RunResults& run) const {
 void Comparison::report(CompareStatus status, double run_fraction) const {
   if (!on_status_) return;
   status.method = at_.method;
+  status.task = at_.task;
   status.train_length = at_.train_length;
   status.seed = at_.seed;
   status.run = at_.run;
@@ -290,16 +251,18 @@ CompareResults Comparison::results_of(const std::vector<RunResults>& done, size_
   results.seed = t.seed;
   results.threads = threads();
   results.preset = options_.preset;
-  results.tokenizer = data_.tokenizer->kind();
-  results.vocab_size = data_.tokenizer->vocab_size();
+  if (data_.tokenizer) {
+    results.tokenizer = data_.tokenizer->kind();
+    results.vocab_size = data_.tokenizer->vocab_size();
+  }
   results.train_bytes = data_.train_bytes;
   results.valid_bytes = data_.valid_bytes;
   results.train_files = data_.train_files;
   results.valid_files = data_.valid_files;
   results.held_out = held_out_;
   results.corpus_name = corpus_name_;
-  results.methods = report::methods_of(done, held_out_);
-  if (!results.methods.empty()) results.parameters = results.methods.front().parameters;
+  report::take_runs(results, done);
+  if (!done.empty()) results.parameters = done.front().parameters;
   results.runs_planned = static_cast<int64_t>(planned);
   results.command = options_.command;
   results.machine = fmt::format("{}, {} threads, {}", cpu_name(), threads(), name_of(isa()));
@@ -320,6 +283,16 @@ void Comparison::write(const CompareResults& results) const {
   if (!options_.out.empty()) report::write_report(results, options_.out);
 }
 
+/// Does what is missing of a run, on text or on its task.
+comparison::StoredRun Comparison::finish(const comparison::RunSetting& setting, comparison::StoredRun run) {
+  const comparison::RunProgress progress = [&](const CompareStatus& status, double fraction) {
+    report(status, fraction);
+  };
+  const TrainOptions train = train_options(run.results);
+  if (run.results.task.name.empty()) return comparison::run_to_end(setting, train, std::move(run), progress);
+  return comparison::run_task(setting, fillers_, train, std::move(run), progress);
+}
+
 /// Returns false if it was stopped.
 bool Comparison::do_runs(const comparison::RunSetting& setting, const std::vector<RunResults>& planned,
                          std::vector<RunResults>& done) {
@@ -327,6 +300,7 @@ bool Comparison::do_runs(const comparison::RunSetting& setting, const std::vecto
     if (!is_own(i)) continue;
     const RunResults& begun = planned[i];
     at_.method = begun.method;
+    at_.task = begun.task.name;
     at_.train_length = begun.train_length;
     at_.seed = begun.seed;
     at_.run = static_cast<int64_t>(i);
@@ -334,8 +308,7 @@ bool Comparison::do_runs(const comparison::RunSetting& setting, const std::vecto
     comparison::StoredRun run = setting.store.load(begun);
     const bool was_done = run.done;
     if (!was_done) {
-      run = comparison::run_to_end(setting, train_options(begun), std::move(run),
-                                   [&](const CompareStatus& status, double fraction) { report(status, fraction); });
+      run = finish(setting, std::move(run));
       if (!run.done) return false;
       ++runs_done_here_;
     }
@@ -346,7 +319,7 @@ bool Comparison::do_runs(const comparison::RunSetting& setting, const std::vecto
 }
 
 CompareResults Comparison::run() {
-  check_options();
+  comparison::complete_options(options_);
   check_usage(group_ == nullptr || !options_.out.empty(),
               "[compare] ranks exchange their results through a folder, and there is none; give one");
   comparison::RunStore store(options_.out, is_first_rank());
@@ -379,8 +352,12 @@ CompareResults Comparison::run() {
   }
   if (!all || !is_first_rank()) return results_of(done, planned.size());
   at_.method.clear();
+  at_.task.clear();
+  std::vector<RunResults> on_text;
+  std::copy_if(done.begin(), done.end(), std::back_inserter(on_text),
+               [](const RunResults& run) { return run.task.name.empty(); });
   const auto speed = comparison::measure_speed(
-      setting, done, [&](const CompareStatus& status, double fraction) { report(status, fraction); });
+      setting, on_text, [&](const CompareStatus& status, double fraction) { report(status, fraction); });
   CompareResults results = results_of(done, planned.size());
   if (speed) results.speed = *speed;
   write(results);
@@ -388,6 +365,12 @@ CompareResults Comparison::run() {
 }
 
 }  // namespace
+
+std::vector<std::string> task_names() {
+  std::vector<std::string> names;
+  for (const comparison::Task& task : comparison::all_tasks()) names.emplace_back(task.name);
+  return names;
+}
 
 CompareOptions compare_defaults(const std::string& preset_name) {
   CompareOptions options;

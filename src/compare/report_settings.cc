@@ -6,6 +6,7 @@
 #include <set>
 
 #include "compare/run.h"
+#include "compare/task_run.h"
 #include "core/format.h"
 #include "formats/options.h"
 #include "model/config_fields.h"
@@ -91,8 +92,9 @@ std::string evaluation_text(const CompareOptions& options, const HeldOutPlan& pl
 }
 
 /// An update consists of whole blocks, so it may have fewer tokens than requested.
-std::string training_text(const CompareOptions& options) {
-  const TrainOptions& t = options.train;
+std::string training_text(const CompareOptions& options, int64_t tokens) {
+  TrainOptions t = options.train;
+  t.train_tokens = tokens;
   const int64_t update = training::blocks_per_update(t) * t.train_length;
   return fmt::format("{} tokens in {} of {}, in blocks of {}, in {}", t.steps() * update,
                      number_of(t.steps(), "update"), update, fmt::join(options.train_lengths, ", "),
@@ -143,18 +145,28 @@ std::vector<std::string> rate_notes(const CompareOptions& options) {
 std::vector<std::pair<std::string, std::string>> report_settings(
     const CompareOptions& options, const LanguageModelConfig& model, const TrainingData& data,
     const std::string& corpus_name, const HeldOutPlan& plan, const std::vector<Tuning>& tunings) {
-  return {
-      {"model", model_text(model.transformer)},
-      {"positions", positions_text(options, model)},
-      {"text", corpus_name},
-      {"held out", data.split_rule},
-      {"tokenizer", tokenizer_text(data)},
-      {"training", training_text(options)},
-      {"optimizer", optimizer_text(options.train)},
-      {"tuning", tuning_text(options, tunings)},
-      {"evaluation", evaluation_text(options, plan)},
-      {options.seeds == 1 ? "seed" : "seeds", seeds_text(options)},
-  };
+  std::vector<std::pair<std::string, std::string>> settings = {{"model", model_text(model.transformer)},
+                                                               {"positions", positions_text(options, model)}};
+  if (data.tokenizer) {
+    settings.insert(settings.end(), {{"text", corpus_name},
+                                     {"held out", data.split_rule},
+                                     {"tokenizer", tokenizer_text(data)},
+                                     {"training", training_text(options, options.train.train_tokens)}});
+  }
+  if (!options.tasks.empty()) {
+    const int64_t warmup = task_training(options.train, options.task_tokens).schedule().warmup_steps;
+    settings.emplace_back("tasks",
+                          fmt::format("{}; each: {}; the warmup has {}", fmt::join(options.tasks, ", "),
+                                      training_text(options, options.task_tokens), number_of(warmup, "update")));
+    settings.emplace_back("questions",
+                          fmt::format("{} for each length and range of distances", options.task_questions));
+  }
+  settings.emplace_back(
+      "optimizer", optimizer_text(data.tokenizer ? options.train : task_training(options.train, options.task_tokens)));
+  settings.emplace_back("tuning", tuning_text(options, tunings));
+  if (data.tokenizer) settings.emplace_back("evaluation", evaluation_text(options, plan));
+  settings.emplace_back(options.seeds == 1 ? "seed" : "seeds", seeds_text(options));
+  return settings;
 }
 
 }  // namespace alibi::comparison

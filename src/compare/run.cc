@@ -9,10 +9,13 @@
 
 #include "alibi/attention_map.h"
 #include "alibi/evaluate_stream.h"
+#include "alibi/loglikelihood.h"
 #include "alibi/runtime.h"
+#include "compare/task_run.h"
 #include "core/check.h"
 #include "model/position.h"
 #include "train/checkpoint.h"
+#include "train/train_over.h"
 
 namespace alibi::comparison {
 namespace {
@@ -39,8 +42,8 @@ class Run {
       setting_.store.save(run_);
       return run_;
     }
-    if (!evaluate_all()) return run_;
-    if (options_.sample_tokens != 0 && results_.sample.empty()) sample();
+    if (!(setting_.task == nullptr ? evaluate_all() : ask_questions())) return run_;
+    if (setting_.task == nullptr && options_.sample_tokens != 0 && results_.sample.empty()) sample();
     run_.done = true;
     setting_.store.save(run_);
     return run_;
@@ -56,6 +59,7 @@ class Run {
   bool train_model();
   void leave_gaps();
   bool evaluate_all();
+  bool ask_questions();
   struct Work {
     std::vector<EvaluationPoint> RunResults::*points;
     int64_t length, stride;
@@ -137,7 +141,7 @@ bool Run::train_model() {
   results_.train_flops_per_token = training_flops_per_token(model_.config(), train_.train_length);
   TrainResult trained;
   try {
-    trained = train(model_, setting_.data.train.tokens, train_, run);
+    trained = training::train_over(nullptr, model_, setting_.data.train.tokens, train_, run, setting_.scored);
   } catch (const NotFiniteError& error) {  // the other methods can still be compared
     results_.diverged = error.what();
     results_.train_peak_bytes = peak_resident_bytes();
@@ -159,6 +163,7 @@ bool Run::train_model() {
 }
 
 void Run::leave_gaps() {
+  if (setting_.task != nullptr) return;
   for (const Work& work : works()) {
     EvaluationPoint point;
     point.length = work.points == &RunResults::streaming ? setting_.held_out.blocks.back().end : work.length;
@@ -304,6 +309,38 @@ bool Run::evaluate_all() {
   if (results_.context.empty() && !setting_.held_out.groups.empty()) evaluate_context(1 - share, share);
   if (results_.attention.heads.empty()) map_attention();
   setting_.store.save(run_);
+  return true;
+}
+
+/// Asks the questions of a task, saves each range as soon as it is done, and skips those already saved. Lengths at
+/// which the model cannot run are left out.
+bool Run::ask_questions() {
+  std::vector<TaskQuestions> plan = planned_questions(*setting_.task, train_.train_length);
+  double all = 0, done = 0;
+  for (const TaskQuestions& questions : plan) all += static_cast<double>(questions.length);
+  for (size_t i = 0; i < plan.size() && can_run_at(plan[i].length); ++i) {
+    TaskQuestions& questions = plan[i];
+    const double begun = done / all, share = static_cast<double>(questions.length) / all;
+    done += static_cast<double>(questions.length);
+    if (i < results_.task.points.size()) continue;
+    if (is_stopped()) return false;
+    draw_questions(*setting_.task, setting_.questions, options_.task_questions, train_.seed, questions);
+    AnswerPoint point{.length = questions.length,
+                      .distance = questions.distance,
+                      .questions = std::ssize(questions.texts),
+                      .right = 0,
+                      .interval = {}};
+    LoglikelihoodOptions computation;
+    computation.on_progress = telling(questions.length, begun, share);
+    try {
+      const std::vector<Loglikelihood> answers = loglikelihoods(model_, questions.texts, computation);
+      point.right =
+          std::count_if(answers.begin(), answers.end(), [](const Loglikelihood& answer) { return answer.greedy; });
+    } catch (const NotFiniteError&) {  // no answer is right
+    }
+    results_.task.points.push_back(point);
+    setting_.store.save(run_);
+  }
   return true;
 }
 

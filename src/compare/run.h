@@ -1,13 +1,16 @@
 // One run of a comparison: trains a model and evaluates it.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 
 #include "alibi/compare.h"
 #include "alibi/model_recipe.h"
 #include "compare/held_out.h"
 #include "compare/run_store.h"
+#include "compare/tasks.h"
 
 namespace alibi::comparison {
 
@@ -18,6 +21,9 @@ struct RunSetting {
   const HeldOutPlan& held_out;
   int64_t held_out_bytes = 0;
   const RunStore& store;
+  const Task* task = nullptr;  ///< what `data` is; null: text
+  TaskSettings questions = {};
+  std::span<const uint8_t> scored = {};  ///< the tokens of `data` to learn; empty: all
 };
 
 /// Receives the phase and the finished share of the run.

@@ -73,7 +73,8 @@ void RunStore::forget() const {
 }
 
 std::string RunStore::model_folder(const RunResults& run) {
-  return fmt::format("{}/{}-{}-seed{}", kModels, run.method, run.train_length, run.seed);
+  const std::string task = run.task.name.empty() ? "" : run.task.name + "-";
+  return fmt::format("{}/{}{}-{}-seed{}", kModels, task, run.method, run.train_length, run.seed);
 }
 
 StoredRun RunStore::load(const RunResults& begun) const {

@@ -17,6 +17,7 @@
 #include "report/markup.h"
 #include "report/summary.h"
 #include "report/tables.h"
+#include "report/tasks.h"
 #include "report/theme.h"
 #include "report/verdict.h"
 
@@ -51,11 +52,15 @@ std::string filled(std::string_view text, const std::map<std::string_view, std::
 /// The colours of the methods as CSS variables. The figures refer to them.
 std::string method_colors(const CompareResults& results, bool dark) {
   std::set<std::string> colors;
-  for (const MethodResults& method : results.methods) {
-    const MethodStyle style = style_of(method.name);
-    colors.insert(fmt::format(" --{0}: {1}; --{0}-text: {2};", style.name, dark ? style.dark_line : style.line,
-                              dark ? style.dark_text : style.text));
-  }
+  const auto add = [&](const std::vector<MethodResults>& methods) {
+    for (const MethodResults& method : methods) {
+      const MethodStyle style = style_of(method.name);
+      colors.insert(fmt::format(" --{0}: {1}; --{0}-text: {2};", style.name, dark ? style.dark_line : style.line,
+                                dark ? style.dark_text : style.text));
+    }
+  };
+  add(results.methods);
+  for (const TaskResults& task : results.tasks) add(task.methods);
   return fmt::format("{}", fmt::join(colors, ""));
 }
 
@@ -91,9 +96,10 @@ std::string attention_of(const CompareResults& results, const Theme& theme, bool
 
 std::string report_html(const CompareResults& results) {
   const std::vector<int64_t> lengths = all_lengths(results);
+  const int64_t longest = lengths.empty() ? longest_of_tasks(results) : lengths.back();
   const LineChart chart = perplexity_chart(results);
   return filled(page(), {{"title", fmt::format("Trained at {} tokens, tested at {}", training_lengths(results),
-                                               core::format_integer(lengths.empty() ? 0 : lengths.back()))},
+                                               core::format_integer(longest))},
                          {"verdict", with(escape_markup(verdict(results)), " %", "&nbsp;%")},
                          {"version", escape_markup(results.version)},
                          {"colors", method_colors(results, false)},
@@ -101,6 +107,8 @@ std::string report_html(const CompareResults& results) {
                          {"figure", draw(chart, page_theme(), false)},
                          {"caption", escape_markup(figure_caption(results, chart))},
                          {"attention", attention_of(results, page_theme(), false)},
+                         {"without text", results.methods.empty() && !results.tasks.empty() ? " hidden=\"\"" : ""},
+                         {"tasks", tasks_section(results)},
                          {"text", escape_markup(comparison_text(results))},
                          {"results", with(to_json(results), "<", "\\u003c")}});
 }
@@ -112,9 +120,11 @@ bool holds_report(const std::filesystem::path& folder) {
 void write_report(const CompareResults& results, const std::filesystem::path& folder) {
   // All files are built before the first is written, so an error does not leave an incomplete report.
   std::vector<std::pair<const char*, std::string>> files = {{kResultsFile, to_json(results)},
-                                                            {"figure.svg", figure_svg(results)},
-                                                            {"figure.csv", figure_csv(results)},
                                                             {kReportFile, report_html(results)}};
+  if (!results.methods.empty() || results.tasks.empty()) {
+    files.emplace_back("figure.svg", figure_svg(results));
+    files.emplace_back("figure.csv", figure_csv(results));
+  }
   std::string attention = attention_of(results, print_theme(), true);
   if (!attention.empty()) files.emplace_back("attention.svg", std::move(attention));
   core::make_folder(folder);

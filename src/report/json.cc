@@ -10,6 +10,7 @@
 #include "report/summarize.h"
 #include "report/summary.h"
 #include "report/tables.h"
+#include "report/tasks.h"
 #include "report/theme.h"
 #include "report/verdict.h"
 
@@ -276,10 +277,32 @@ Json json_of(const Table& table) {
   return {{"caption", table.caption}, {"columns", columns}, {"rows", rows}};
 }
 
+/// What follows from the runs on tasks.
+Json json_of_tasks(const CompareResults& results) {
+  Json tasks = Json::array();
+  for (const TaskResults& result : results.tasks) {
+    Json& task = tasks.emplace_back(json_of_fields(result.task));
+    task.erase("points");
+    task["methods"] = Json::array();
+    for (const MethodResults& method : result.methods) {
+      const auto [length, distance] = reach_of(method);
+      task["methods"].push_back({{"name", method.name},
+                                 {"seeds", method.seeds},
+                                 {"largest_length", length},
+                                 {"largest_distance", distance},
+                                 {"points", json_of_fields(method.task)["points"]}});
+    }
+  }
+  return tasks;
+}
+
 /// What the page shows and does not compute: sentences and tables, as on the terminal, and how each method looks.
 Json report_of(const CompareResults& results) {
   constexpr const char* kMarkers[] = {"circle", "square", "triangle", "diamond", "down_triangle", "ring"};
   Json styles = Json::object(), tables = Json::object();
+  const auto add_table = [&](const char* name, const Table& table) {
+    if (!table.rows.empty()) tables[name] = json_of(table);
+  };
   const auto add_style = [&](const std::string& name) {
     const MethodStyle style = style_of(name);
     styles[name] = {{"color", style.name},
@@ -287,10 +310,12 @@ Json report_of(const CompareResults& results) {
                     {"is_subject", style.is_subject}};
   };
   for (const MethodResults& method : results.methods) add_style(method.name);
+  for (const TaskResults& task : results.tasks) {
+    for (const MethodResults& method : task.methods) add_style(method.name);
+    add_table(("task " + task.task.name).c_str(), accuracy_table(task));
+  }
+  add_table("tasks", reach_table(results));
   for (const MethodSpeed& speed : results.speed) add_style(speed.name());
-  const auto add_table = [&](const char* name, const Table& table) {
-    if (!table.rows.empty()) tables[name] = json_of(table);
-  };
   add_table("perplexity", perplexity_table(results));
   add_table("bits", bits_table(results));
   if (results.methods.size() > 1) add_table("differences", difference_table(results, all_lengths(results)));
@@ -348,8 +373,9 @@ std::string to_json(const CompareResults& results) {
       json.erase("seed");
       json["has_not_learned"] = has_not_learned(results, method);
       methods.push_back(std::move(json));
-      for (const RunResults& run : method.runs) runs.push_back(to_json(run));
     }
+    for (const RunResults& run : runs_of(results)) runs.push_back(to_json(run));
+    if (!results.tasks.empty()) writer.json()["tasks"] = json_of_tasks(results);
   });
   writer.json()["report"] = report_of(results);
   std::string out;
@@ -387,7 +413,7 @@ CompareResults results_from_json(std::string_view text, const std::string& sourc
       item.within("train_length", run.train_length, int64_t{1}, kMostTokens);
     });
   });
-  results.methods = methods_of(runs, results.held_out);
+  take_runs(results, runs);
   return results;
 }
 

@@ -65,6 +65,23 @@ void fields(V& v, Part<V, AttentionMap>& map) {
 }
 
 template <class V>
+void fields(V& v, Part<V, AnswerPoint>& point) {
+  v.within("length", point.length, int64_t{1}, kMostTokens);
+  v.within("distance", point.distance, int64_t{1}, kMostTokens);
+  v.within("questions", point.questions, int64_t{1}, kMostTokens);
+  v.within("right", point.right, int64_t{0}, std::max<int64_t>(0, point.questions));
+  v.interval(point.interval);
+}
+
+template <class V>
+void fields(V& v, Part<V, TaskAnswers>& task) {
+  v.needed("name", task.name);
+  v.value("meaning", task.meaning);
+  v.needed("chance", task.chance);
+  v.list("points", task.points);
+}
+
+template <class V>
 void fields(V& v, Part<V, RunResults>& run) {
   v.value("method", run.method);
   v.value("train_length", run.train_length);
@@ -92,6 +109,7 @@ void fields(V& v, Part<V, RunResults>& run) {
   if (v.has("attention", !run.attention.heads.empty())) {
     v.group("attention", [&](V& attention) { fields(attention, run.attention); });
   }
+  if (v.has("task", !run.task.name.empty())) v.group("task", [&](V& task) { fields(task, run.task); });
   v.group("sample", [&](V& sample) {
     sample.value("prompt", run.sample_prompt);
     sample.value("text", run.sample);

@@ -100,6 +100,7 @@ class Drawing {
     }
     draw_axes();
     draw_mark();
+    draw_level();
     draw_bands();
     draw_lines();
     draw_end_labels();
@@ -194,6 +195,14 @@ class Drawing {
     const bool right = x + width - 4 < chart_.width;
     svg_.text({right ? x - 4 : x + 4, frame_.top - 11}, chart_.mark_label,
               {theme_.ink, kTickSize, right ? Anchor::start : Anchor::end});
+  }
+
+  /// The label stands on the line, at its left end.
+  void draw_level() {
+    if (!chart_.level) return;
+    const double y = place(chart_.x.low, *chart_.level).y;
+    svg_.line({frame_.left, y}, {frame_.right, y}, {theme_.muted, 1.2, "2 4"});
+    svg_.text({frame_.left + 4, y - 5}, chart_.level_label, {theme_.muted, kTickSize});
   }
 
   /// Bands are drawn below all lines.

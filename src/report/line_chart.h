@@ -36,6 +36,8 @@ struct LineChart {
   std::vector<Series> series;  ///< later series are drawn on top
   std::optional<double> mark;  ///< x of a dashed vertical line
   std::string mark_label;
+  std::optional<double> level;  ///< y of a dashed horizontal line
+  std::string level_label;
   bool markers = true;
   double width = 500, height = 380;  ///< in pixels; the heading and the notes add to the height
 };

@@ -30,6 +30,11 @@ bool same_results(const RunResults& a, const RunResults& b) {
   return std::equal(a.evaluations.begin(), a.evaluations.end(), b.evaluations.begin(), b.evaluations.end(),
                     [](const EvaluationPoint& x, const EvaluationPoint& y) {
                       return x.length == y.length && (x.nll == y.nll || (x.nll != x.nll && y.nll != y.nll));
+                    }) &&
+         std::equal(a.task.points.begin(), a.task.points.end(), b.task.points.begin(), b.task.points.end(),
+                    [](const AnswerPoint& x, const AnswerPoint& y) {
+                      return x.length == y.length && x.distance == y.distance && x.questions == y.questions &&
+                             x.right == y.right;
                     });
 }
 
@@ -71,26 +76,25 @@ CompareResults merge(const std::vector<NamedResults>& parts) {
     for (const std::string& note : part.results.notes) {
       if (std::find(all.notes.begin(), all.notes.end(), note) == all.notes.end()) all.notes.push_back(note);
     }
-    for (const MethodResults& method : part.results.methods) {
-      for (RunResults run : method.runs) {
-        if (!part.label.empty()) run.method += ", " + part.label;
-        const auto earlier = std::find_if(runs.begin(), runs.end(), [&](const RunResults& other) {
-          return other.method == run.method && other.train_length == run.train_length && other.seed == run.seed;
-        });
-        if (earlier == runs.end()) {
-          runs.push_back(run);
-        } else {
-          check(same_results(*earlier, run),
-                "[report] {} and another input have different results for the run of {} at length {} from seed {}; "
-                "give only one of them",
-                part.name, run.method, run.train_length, run.seed);
-        }
+    for (RunResults& run : runs_of(part.results)) {
+      if (!part.label.empty()) run.method += ", " + part.label;
+      const auto earlier = std::find_if(runs.begin(), runs.end(), [&](const RunResults& other) {
+        return other.method == run.method && other.train_length == run.train_length && other.seed == run.seed &&
+               other.task.name == run.task.name;
+      });
+      if (earlier == runs.end()) {
+        runs.push_back(run);
+      } else {
+        check(same_results(*earlier, run),
+              "[report] {} and another input have different results for the run of {} at length {} from seed {}; "
+              "give only one of them",
+              part.name, run.method, run.train_length, run.seed);
       }
     }
   }
   if (parts.size() > 1) all.speed.clear();  // methods of different comparisons were not timed alternately
   all.runs_planned = static_cast<int64_t>(runs.size());
-  all.methods = methods_of(runs, all.held_out);
+  take_runs(all, runs);
   all.command = fmt::format("{}", fmt::join(commands, "\n"));
   add_settings(all, parts);
   return all;

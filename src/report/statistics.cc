@@ -35,6 +35,17 @@ Estimate estimate(std::span<const double> values) {
   return result;
 }
 
+Interval wilson(int64_t right, int64_t questions) {
+  check(0 <= right && right <= questions && questions > 0,
+        "[statistics] {} of {} questions are right, expected 0 to {}", right, questions, questions);
+  constexpr double z = 1.959963984540054;  // quantile .975 of the normal distribution
+  const auto n = static_cast<double>(questions);
+  const double share = static_cast<double>(right) / n, scale = 1 / (1 + z * z / n);
+  const double middle = scale * (share + z * z / (2 * n));
+  const double half = scale * z * std::sqrt(share * (1 - share) / n + z * z / (4 * n * n));
+  return {std::clamp(middle - half, 0.0, share), std::clamp(middle + half, share, 1.0)};  // rounded otherwise
+}
+
 Interval bootstrap(std::span<const double> values, std::span<const double> weights) {
   constexpr uint64_t draws = 2000;
   constexpr size_t least_blocks = 8;

@@ -21,6 +21,9 @@ double mean_of(std::span<const double> values);
 /// Estimate from independent values, such as one for each seed: mean +- t * deviation / sqrt(n).
 Estimate estimate(std::span<const double> values);
 
+/// 95 % interval of a share of independent questions (Wilson 1927).
+Interval wilson(int64_t right, int64_t questions);
+
 /// 95 % interval of sum(values) / sum(weights) by the bootstrap over blocks of text (Efron 1979, percentile method,
 /// 2000 draws with replacement). A block must be much longer than the dependence between its tokens. The draws depend
 /// only on the number of blocks, so paired differences may be passed. Fewer than 8 blocks give NaN.

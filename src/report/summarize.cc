@@ -116,6 +116,31 @@ void summarize_curves(MethodResults& method) {
   }
 }
 
+/// Adds up the questions of all seeds. A point that is missing from a run is left out.
+void summarize_answers(MethodResults& method) {
+  std::vector<AnswerPoint> points;
+  for (AnswerPoint point : method.task.points) {
+    std::vector<double> accuracies;
+    point.questions = point.right = 0;
+    for (const RunResults& run : method.runs) {
+      for (const AnswerPoint& other : run.task.points) {
+        if (other.length != point.length || other.distance != point.distance) continue;
+        point.questions += other.questions;
+        point.right += other.right;
+        accuracies.push_back(other.accuracy());
+      }
+    }
+    if (accuracies.size() != method.runs.size()) continue;
+    point.interval = wilson(point.right, point.questions);
+    if (const Interval seeds = estimate(accuracies).interval; std::isfinite(seeds.low)) {
+      point.interval = {std::max(0.0, std::min(point.interval.low, seeds.low)),
+                        std::min(1.0, std::max(point.interval.high, seeds.high))};
+    }
+    points.push_back(point);
+  }
+  method.task.points = points;
+}
+
 const EvaluationPoint* point_of(const RunResults& run, int64_t length) {
   for (const EvaluationPoint& point : run.evaluations) {
     if (point.length == length && measured(point)) return &point;
@@ -137,6 +162,7 @@ MethodResults summarize(std::vector<RunResults> runs, const HeldOut& held_out) {
   summarize_evaluations(method, &RunResults::interpolated, held_out);
   summarize_evaluations(method, &RunResults::streaming, held_out);
   summarize_context(method);
+  summarize_answers(method);
   if (method.runs.size() == 1) return method;
   summarize_curves(method);
   method.train_seconds = mean_over(method.runs, [](const RunResults& run) { return run.train_seconds; });
@@ -170,6 +196,37 @@ std::vector<MethodResults> methods_of(const std::vector<RunResults>& runs, const
     if (train_lengths.size() > 1) method.name = fmt::format("{}@{}", method.method, method.train_length);
   }
   return methods;
+}
+
+void take_runs(CompareResults& results, const std::vector<RunResults>& runs) {
+  std::vector<RunResults> on_text;
+  std::vector<std::vector<RunResults>> on_tasks;
+  for (const RunResults& run : runs) {
+    if (run.task.name.empty()) {
+      on_text.push_back(run);
+      continue;
+    }
+    const auto same = std::find_if(on_tasks.begin(), on_tasks.end(), [&](const std::vector<RunResults>& others) {
+      return others.front().task.name == run.task.name;
+    });
+    same == on_tasks.end() ? on_tasks.push_back({run}) : same->push_back(run);
+  }
+  results.methods = methods_of(on_text, results.held_out);
+  results.tasks.clear();
+  for (const std::vector<RunResults>& of_task : on_tasks) {
+    TaskResults& task = results.tasks.emplace_back(TaskResults{of_task.front().task, methods_of(of_task, {})});
+    task.task.points.clear();
+  }
+}
+
+std::vector<RunResults> runs_of(const CompareResults& results) {
+  std::vector<RunResults> runs;
+  const auto add = [&](const std::vector<MethodResults>& methods) {
+    for (const MethodResults& method : methods) runs.insert(runs.end(), method.runs.begin(), method.runs.end());
+  };
+  add(results.methods);
+  for (const TaskResults& task : results.tasks) add(task.methods);
+  return runs;
 }
 
 std::optional<Difference> difference(const HeldOut& held_out, const MethodResults& from, int64_t from_length,

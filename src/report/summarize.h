@@ -18,6 +18,11 @@ MethodResults summarize(std::vector<RunResults> runs, const HeldOut& held_out);
 /// is a separate method, "alibi@128".
 std::vector<MethodResults> methods_of(const std::vector<RunResults>& runs, const HeldOut& held_out);
 
+/// Sets the methods and the tasks of the results from runs on text and on tasks, in any order.
+void take_runs(CompareResults& results, const std::vector<RunResults>& runs);
+/// All runs of the results, on text and on tasks.
+std::vector<RunResults> runs_of(const CompareResults& results);
+
 /// The difference of two measurements in nats per token, `to` minus `from`. It is paired by seed if both have at least
 /// two seeds in common. Otherwise it is paired by the blocks of text of the first common seed.
 struct Difference {

@@ -10,6 +10,7 @@
 #include "core/format.h"
 #include "report/summarize.h"
 #include "report/summary.h"
+#include "report/tasks.h"
 #include "report/verdict.h"
 
 namespace alibi::report {
@@ -197,7 +198,9 @@ std::vector<std::string> gap_notes(const CompareResults& results) {
 }  // namespace
 
 std::string comparison_text(const CompareResults& results) {
-  if (results.methods.empty()) return "No method was compared.\n";
+  std::string of_tasks = to_text(reach_table(results));
+  for (const TaskResults& task : results.tasks) of_tasks += to_text(accuracy_table(task));
+  if (results.methods.empty()) return of_tasks + plain_text(verdict(results)) + "\n";
   std::string out = to_text(perplexity_table(results)) + to_text(bits_table(results));
   const std::vector<int64_t> lengths = all_lengths(results);
   if (results.methods.size() > 1 && !lengths.empty()) {
@@ -208,7 +211,7 @@ std::string comparison_text(const CompareResults& results) {
   const std::vector<WayToRead> ways = ways_to_read(results);
   if (!ways.empty()) out += to_text(ways_table(results, ways));
   if (!results.speed.empty()) out += to_text(speed_table(results));
-  out += to_text(cost_table(results));
+  out += to_text(cost_table(results)) + of_tasks;
   std::vector<std::string> notes = gap_notes(results);
   for (const std::string& note : early_token_notes(results)) notes.push_back(note);
   if (const std::string note = speed_note(results); !note.empty()) notes.push_back(note);

@@ -12,6 +12,7 @@
 #include "core/format.h"
 #include "report/summarize.h"
 #include "report/summary.h"
+#include "report/tasks.h"
 
 namespace alibi::report {
 
@@ -180,6 +181,8 @@ std::string short_training_note(const CompareResults& results) {
 }  // namespace
 
 std::string verdict(const CompareResults& results) {
+  const std::vector<std::string> of_tasks = task_sentences(results);
+  if (results.methods.empty() && !of_tasks.empty()) return fmt::format("{}", fmt::join(of_tasks, " "));
   if (results.methods.empty()) return "No method was compared.";
   const std::string not_learned = not_learned_note(results), is_short = short_training_note(results);
   std::vector<std::string> sentences;
@@ -211,6 +214,7 @@ std::string verdict(const CompareResults& results) {
   if (!not_learned.empty()) sentences.push_back(not_learned);
   sentences.insert(sentences.end(), results.notes.begin(), results.notes.end());
   sentences.push_back(basis(results));
+  sentences.insert(sentences.end(), of_tasks.begin(), of_tasks.end());
   return fmt::format("{}", fmt::join(sentences, " "));
 }
 

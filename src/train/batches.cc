@@ -13,10 +13,14 @@
 
 namespace alibi::training {
 
-BlockOrder::BlockOrder(std::span<const int32_t> tokens, int64_t length, int32_t first_input, uint64_t seed)
-    : tokens_(tokens), length_(length), blocks_(0), first_input_(first_input), seed_(seed) {
+BlockOrder::BlockOrder(std::span<const int32_t> tokens, int64_t length, int32_t first_input, uint64_t seed,
+                       std::span<const uint8_t> scored)
+    : tokens_(tokens), scored_(scored), length_(length), blocks_(0), first_input_(first_input), seed_(seed) {
   check_usage(length >= 1, "[batches] the block length is {}, expected at least 1", length);
   check(!tokens.empty(), "[batches] the stream has no tokens, expected at least one");
+  check(scored.empty() || scored.size() == tokens.size(),
+        "[batches] the stream has {} tokens and {} marks of predicted tokens, expected equal numbers", tokens.size(),
+        scored.size());
   blocks_ = core::ceil_div(static_cast<int64_t>(tokens.size()), length);
 }
 
@@ -34,6 +38,12 @@ int64_t BlockOrder::block_at(int64_t n) {
 
 int64_t BlockOrder::length_of(int64_t block) const {
   return std::min(length_, static_cast<int64_t>(tokens_.size()) - block * length_);
+}
+
+int64_t BlockOrder::targets_of(int64_t block) const {
+  if (scored_.empty()) return length_of(block);
+  const auto first = scored_.begin() + block * length_;
+  return length_of(block) - std::count(first, first + length_of(block), 0);
 }
 
 Batch BlockOrder::empty_batch(std::span<const int64_t> blocks) const {
@@ -71,7 +81,8 @@ Batch BlockOrder::batch(std::span<const int64_t> blocks) const {
   for (const int64_t block : blocks) {
     for (int64_t t = block * length_; t < block * length_ + length; ++t) {
       *ids++ = t == 0 ? first_input_ : tokens_[static_cast<size_t>(t - 1)];
-      *targets++ = tokens_[static_cast<size_t>(t)];
+      const bool is_target = scored_.empty() || scored_[static_cast<size_t>(t)] != 0;
+      *targets++ = is_target ? tokens_[static_cast<size_t>(t)] : -1;
     }
   }
   return result;
@@ -88,6 +99,7 @@ Update::Update(const LanguageModel& model, BlockOrder& order, int64_t step, cons
   for (int64_t i = 0; i < count; ++i) {
     blocks_.push_back(order.block_at(step * count + i));
     tokens_ += order.length_of(blocks_.back());
+    targets_ += order.targets_of(blocks_.back());
   }
   // An encoder predicts only masked tokens. They depend only on the update, not on its division into micro-batches.
   const std::optional<int32_t> mask = model.config().mask_token();
@@ -95,7 +107,7 @@ Update::Update(const LanguageModel& model, BlockOrder& order, int64_t step, cons
     masking_.emplace(options.mask_rate, core::Random(options.seed, core::mix(0x3a5c, static_cast<uint64_t>(step))),
                      *mask);
   }
-  targets_ = mask ? 0 : tokens_;
+  if (mask) targets_ = 0;
   for (size_t i = 0; mask && i < blocks_.size(); ++i) {
     const auto first = static_cast<int64_t>(i) * options.train_length;
     for (int64_t t = 0; t < order.length_of(blocks_[i]); ++t) {

@@ -22,15 +22,18 @@ struct Batch {
 /// Contiguous blocks of `length` tokens; the last one may be shorter. The targets of block k are the tokens [kL,
 /// (k+1)L). Its inputs are the same tokens shifted by one: block k starts with the last token of block k - 1, and the
 /// first block starts with `first_input`. Block boundaries never change. Each epoch visits the blocks in a different
-/// order, which is a function of (seed, epoch).
+/// order, which is a function of (seed, epoch). `scored` says for each token whether it is predicted; empty: all are.
 class BlockOrder {
  public:
-  BlockOrder(std::span<const int32_t> tokens, int64_t length, int32_t first_input, uint64_t seed);
+  BlockOrder(std::span<const int32_t> tokens, int64_t length, int32_t first_input, uint64_t seed,
+             std::span<const uint8_t> scored = {});
 
   int64_t blocks_per_epoch() const { return blocks_; }
   /// The block with index n in training order, counted over all epochs.
   int64_t block_at(int64_t n);
   int64_t length_of(int64_t block) const;
+  /// Number of tokens of the block that are predicted.
+  int64_t targets_of(int64_t block) const;
   /// The blocks as one batch. All must have the same length.
   Batch batch(std::span<const int64_t> blocks) const;
   /// A batch for an encoder: the inputs are the tokens with some of them masked, and the targets are the masked tokens.
@@ -41,6 +44,7 @@ class BlockOrder {
   Batch empty_batch(std::span<const int64_t> blocks) const;
 
   std::span<const int32_t> tokens_;
+  std::span<const uint8_t> scored_;
   int64_t length_;
   int64_t blocks_;
   int32_t first_input_;

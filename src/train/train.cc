@@ -37,8 +37,8 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 class Trainer {
  public:
   /// `group` is null if there are no other ranks.
-  Trainer(LanguageModel& model, std::span<const int32_t> tokens, const TrainOptions& options, const TrainRun& run,
-          ranks::Group* group);
+  Trainer(LanguageModel& model, std::span<const int32_t> tokens, std::span<const uint8_t> scored,
+          const TrainOptions& options, const TrainRun& run, ranks::Group* group);
 
   TrainResult run();
 
@@ -89,15 +89,15 @@ class Trainer {
   double recent_seconds_ = 0, recent_tokens_ = 0;  // exponentially weighted sums for the current speed
 };
 
-Trainer::Trainer(LanguageModel& model, std::span<const int32_t> tokens, const TrainOptions& options,
-                 const TrainRun& run, ranks::Group* group)
+Trainer::Trainer(LanguageModel& model, std::span<const int32_t> tokens, std::span<const uint8_t> scored,
+                 const TrainOptions& options, const TrainRun& run, ranks::Group* group)
     : model_(model),
       options_(options),
       run_(run),
       group_(group),
       tokens_(tokens),
       valid_(run.valid),
-      order_(tokens, options.train_length, model.tokenizer().end_of_text(), options.seed),
+      order_(tokens, options.train_length, model.tokenizer().end_of_text(), options.seed, scored),
       schedule_(options.schedule()),
       steps_(options.steps()),
       parameters_((model.to_float32(), model.parameters())),
@@ -365,7 +365,7 @@ TrainResult Trainer::run() {
 }  // namespace
 
 TrainResult training::train_over(ranks::Group* group, LanguageModel& model, std::span<const int32_t> tokens,
-                                 const TrainOptions& options, const TrainRun& run) {
+                                 const TrainOptions& options, const TrainRun& run, std::span<const uint8_t> scored) {
   options.validate();
   if (group != nullptr && group->size() == 1) group = nullptr;
   training::check_ranks(group == nullptr ? 1 : group->size(), options);
@@ -382,7 +382,7 @@ TrainResult training::train_over(ranks::Group* group, LanguageModel& model, std:
               "of longer texts, which training does not do",
               options.train_length, unchanged);
   training::check_ranges(run);
-  return Trainer(model, tokens, options, run, group).run();
+  return Trainer(model, tokens, scored, options, run, group).run();
 }
 
 TrainResult train(LanguageModel& model, std::span<const int32_t> tokens, const TrainOptions& options,

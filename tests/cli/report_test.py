@@ -1,6 +1,9 @@
 """alibi report: results.json files that are damaged, or hold numbers that no chart can show."""
 
 import json
+import pathlib
+import subprocess
+import sys
 import unittest
 
 from cli_case import CliTest, run
@@ -55,6 +58,26 @@ class ReportTest(CliTest):
         self.assertIn("speed", results["report"]["tables"])
         self.assertNotIn("times the learning rate", page)
         self.assertNotIn("longer than anything a model saw", page)
+
+    def test_tasks_without_a_text(self):
+        out = self.folder / "tasks"
+        options = ("compare", "--tasks", "repeat,parity", "--positions", "alibi,none", "--train-length", "16", "--batch-tokens", "512",
+                   "--task-tokens", "30k", "--task-questions", "40", "--learning-rate", "0.02", "--layers", "1", "--d-model", "16",
+                   "--heads", "2", "-o", out)
+        printed = self.succeeds(*options)
+        self.assertIn("alibi answers up to distance 1 in texts of up to 256 tokens", printed)
+        self.assertRegex(printed, r"(?m)^repeat +6.2 % +1\* \(256\) +1\* \(256\)$")
+        check = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "check" / "results"
+        subprocess.run([sys.executable, check, out / "results.json"], check=True, capture_output=True)
+        results = json.loads((out / "results.json").read_text())
+        self.assertEqual([task["name"] for task in results["tasks"]], ["repeat", "parity"])
+        self.assertEqual((results["methods"], len(results["runs"])), ([], 4))
+        page = (out / "report.html").read_text()
+        self.assertIn("Trained at 16 tokens, tested at 256", page)
+        # Another task is added, and the report is rebuilt from the results.
+        self.succeeds("compare", "--resume", out, "--tasks", "repeat,parity,copy")
+        self.assertEqual(self.succeeds("report", out, "-o", self.folder / "again").count("Copy, "), 1)
+        self.assertIn("there is no task 'recalled'", run("compare", "--tasks", "recalled").stderr)
 
     def test_eval_tokens_mean_the_same_to_every_command(self):
         """Blocks that are spread evenly over the text: compare, eval and train score the same tokens."""

@@ -46,6 +46,32 @@ TEST(BlockOrder, EveryTokenIsPredictedOncePerEpochAfterItsPredecessorInTheStream
   }
 }
 
+TEST(BlockOrder, OnlyScoredTokensAreTargetsAndCount) {
+  LanguageModel model = small_model();
+  std::vector<int32_t> tokens(64, 3);
+  std::vector<uint8_t> scored(64, 0);
+  for (const size_t place : {5u, 31u, 40u}) scored[place] = 1;
+  TrainOptions options = short_run();
+  options.train_length = 16;
+  options.batch_tokens = options.micro_batch_tokens = 64;
+  options.train_tokens = 64;
+  BlockOrder order(tokens, 16, 256, 1, scored), all(tokens, 16, 256, 1);
+  const int64_t blocks[] = {0, 1, 2, 3};
+  const Batch batch = order.batch(blocks);
+  EXPECT_EQ(batch.ids.to_ints(), all.batch(blocks).ids.to_ints());
+  const std::vector<int32_t> targets = batch.targets.to_ints();
+  for (size_t i = 0; i < targets.size(); ++i) EXPECT_EQ(targets[i], scored[i] ? 3 : -1);
+  const Update update(model, order, 0, options);
+  EXPECT_EQ(update.targets(), 3);
+  EXPECT_EQ(update.tokens(), 64);
+  // The loss is the mean over the targets.
+  double expected = 0;
+  for (const float nll : model.nll(batch.ids, batch.targets)) expected += static_cast<double>(nll);
+  EXPECT_NEAR(compute_gradients(model, order, 0, options).loss, expected / 3, 1e-5);
+  scored.pop_back();
+  EXPECT_THROW(BlockOrder(tokens, 16, 256, 1, scored), Error);
+}
+
 TEST(BlockOrder, IsShuffledFromSeedAndEpoch) {
   const std::vector<int32_t> tokens(1000, 1);
   const auto epoch = [&](uint64_t seed, int64_t number) {

@@ -1,0 +1,98 @@
+#include "report/tasks.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "report/html.h"
+#include "report/markup_check.h"
+#include "report/statistics.h"
+#include "report/summarize.h"
+
+namespace alibi::report {
+namespace {
+
+/// A run that answers everything up to a distance at each length: {length, distance}.
+RunResults run_of(const std::string& method, const std::vector<std::pair<int64_t, int64_t>>& reached) {
+  RunResults run;
+  run.method = method;
+  run.train_length = 64;
+  run.task = {.name = "recall", .meaning = "a value", .chance = 0.1, .points = {}};
+  for (const auto& [length, most] : reached) {
+    for (int64_t distance = 16; distance <= length; distance *= 2) {
+      run.task.points.push_back({.length = length,
+                                 .distance = distance,
+                                 .questions = 100,
+                                 .right = distance <= most ? 99 : 40,
+                                 .interval = {}});
+    }
+  }
+  return run;
+}
+
+CompareResults results_of(const std::vector<RunResults>& runs) {
+  CompareResults results;
+  results.train_length = 64;
+  take_runs(results, runs);
+  return results;
+}
+
+TEST(ReportTasks, WilsonIntervals) {  // values of scipy.stats.binomtest(...).proportion_ci(method="wilson")
+  EXPECT_NEAR(wilson(95, 100).low, 0.88825, 1e-5);
+  EXPECT_NEAR(wilson(95, 100).high, 0.97846, 1e-5);
+  EXPECT_NEAR(wilson(10, 10).low, 0.72247, 1e-5);
+  EXPECT_NEAR(wilson(10, 10).high, 1, 1e-12);
+  EXPECT_NEAR(wilson(0, 10).low, 0, 1e-12);
+}
+
+TEST(ReportTasks, TheReachIsThatOfTheLongestLengthAtWhichAMethodAnswers) {
+  const auto reach = [](const std::vector<std::pair<int64_t, int64_t>>& reached) {
+    const TaskReach found = reach_of(results_of({run_of("alibi", reached)}).tasks.at(0).methods.at(0));
+    return std::pair(found.length, found.distance);
+  };
+  using Pair = std::pair<int64_t, int64_t>;
+  EXPECT_EQ(reach({{64, 64}, {128, 64}, {256, 32}}), Pair(256, 32));
+  EXPECT_EQ(reach({{64, 64}, {128, 0}, {256, 256}}), Pair(64, 64));
+  EXPECT_EQ(reach({{64, 0}, {128, 128}}), Pair(0, 0));
+  EXPECT_EQ(reach({{64, 64}}), Pair(64, 64));
+}
+
+TEST(ReportTasks, OneSeedThatFailsWidensTheInterval) {
+  std::vector<RunResults> runs(5, run_of("alibi", {{64, 64}}));
+  for (size_t i = 0; i < runs.size(); ++i) runs[i].seed = i;
+  const AnswerPoint alike = results_of(runs).tasks[0].methods[0].task.points[0];
+  EXPECT_EQ(alike.questions, 500);
+  EXPECT_GT(alike.interval.low, kReliable);
+  for (AnswerPoint& point : runs[2].task.points) point.right = 50;
+  const AnswerPoint apart = results_of(runs).tasks[0].methods[0].task.points[0];
+  EXPECT_LT(apart.interval.low, kReliable);
+  EXPECT_LT(apart.interval.low, wilson(apart.right, apart.questions).low);
+}
+
+TEST(ReportTasks, ThePageNamesTheFarthestFirst) {
+  const CompareResults results =
+      results_of({run_of("alibi", {{64, 64}, {128, 64}}), run_of("rotary", {{64, 64}, {128, 0}}),
+                  run_of("rotary+alibi", {{64, 64}, {128, 128}}), run_of("none", {{64, 0}, {128, 0}})});
+  const std::string expected =
+      "Recall: rotary+alibi answers up to distance 128 in texts of up to 128 tokens; alibi answers up to distance 64 "
+      "in "
+      "texts of up to 128 tokens; rotary answers up to distance 64 in texts of up to 64 tokens; none has not learned "
+      "to "
+      "answer at its training length.";
+  EXPECT_EQ(task_sentences(results), std::vector<std::string>{expected});
+  EXPECT_EQ(task_sentences(results_of({run_of("t5", {{64, 0}}), run_of("none", {{64, 0}})})),
+            std::vector<std::string>{"Recall: t5 and none have not learned to answer at their training length."});
+  const std::string page = report_html(results);
+  EXPECT_NE(page.find(expected), std::string::npos);
+  EXPECT_NE(page.find("<section aria-labelledby=\"perplexity-heading\" hidden=\"\">"), std::string::npos);
+  EXPECT_NO_THROW(testing::MarkupReader(tasks_section(results), true).read());
+  const LineChart chart = accuracy_chart(results.tasks[0]);
+  ASSERT_EQ(chart.series.size(), 4u);
+  EXPECT_EQ(chart.series[0].points.size(), 4u);  // 16, 32, 64 and 128
+  EXPECT_EQ(chart.level, 10);
+}
+
+}  // namespace
+}  // namespace alibi::report
