@@ -8,6 +8,7 @@
 
 #include "attention/decode/evicted_keys.h"
 #include "attention/decode/kv_cache_norms.h"
+#include "attention/decode/kv_cache_state.h"
 #include "bench/timing.h"
 #include "core/check.h"
 #include "core/format.h"
@@ -59,6 +60,9 @@ Context GenerateBench::filled(int64_t context) {
   model_.next_logits(Tensor::view(ids_.raw(), {1, read}, DType::int32), result);
   core::StateOf<Context>& state = core::state_of(result);
   const int64_t held = std::min(context, std::max(settings_.held, read_once));
+  check_usage(core::state_of(state.caches.front()).decays.heads() == 0,
+              "[bench generate] the model has {} positions, whose keys cannot be repeated, expected no gates",
+              name_of(model_.config().transformer.position));
   for (KvCache& cache : state.caches) {
     const Tensor k = cache.keys().clone(), v = cache.values().clone();
     KvCache all(1, cache.kv_heads(), cache.head_dim(), cache.dtype());

@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "testing.h"
+
 namespace alibi::bench {
 namespace {
 
@@ -35,6 +37,14 @@ TEST(GenerateBench, ContextsStandWhereTheyWereAskedTo) {
   EXPECT_FALSE(points[2].first_is_read);
   EXPECT_GT(generate_bench.weight_bytes(), 32 * 32 * 4);
   EXPECT_GT(generate_bench.bandwidth(), 0);
+}
+
+TEST(GenerateBench, RefusesGates) {
+  LanguageModelConfig config = with_position(preset("tiny"), position_from("gates"), 128);
+  config.transformer.layers = 1;
+  const LanguageModel model(config, 1);
+  GenerateBench generate_bench(model, {.seconds = 0.001});
+  test::expect_error([&] { generate_bench.measure({100}, [](double, const std::string&) {}); }, "gates positions");
 }
 
 }  // namespace
