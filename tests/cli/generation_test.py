@@ -38,7 +38,7 @@ class Generation(CliTest):
         self.assertEqual((result["ended"], result["stop"]), ("stop", ["nowhere", end]))
         # Of 257 tokens that are about as likely as each other, one ends a text.
         for words, ended in (((), "tokens"), (("--stop-at-end-of-text",), "end_of_text")):
-            self.succeeds("generate", self.model, "--temperature", "1000", "--max-tokens", "5000", *words, "--json",
+            self.succeeds("generate", self.model, "--temperature", "1000", "--max-tokens", "2000", *words, "--json",
                           self.folder / "end.json")
             self.assertEqual(self.json_of("end.json")["ended"], ended)
 
