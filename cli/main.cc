@@ -175,6 +175,7 @@ int run(int argc, char** argv) {
   add_serve(app);
   add_info(app);
   add_convert(app);
+  add_verify(app);
   add_bench(app);
   add_completion(app);
   if (argc > 1 && argv[1] == std::string_view("__complete")) {

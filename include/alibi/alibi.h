@@ -19,6 +19,7 @@
 #include "alibi/interrupt.h"
 #include "alibi/kv_cache.h"
 #include "alibi/language_model.h"
+#include "alibi/layer_states.h"
 #include "alibi/loglikelihood.h"
 #include "alibi/model_options.h"
 #include "alibi/model_recipe.h"

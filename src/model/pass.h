@@ -92,6 +92,7 @@ struct Pass {
   const SequenceRanks* ranks = nullptr;
   int64_t sequence_length = 0;
   AttentionObserver on_attention;  ///< receives the inputs of each layer's attention, first layer first
+  std::function<void(const Tensor& stream)> on_stream;  ///< inference: see ResidualStream::on_stream
   PassMemory memory;
 
   nn::BranchDropout dropout(float probability, int layer, Draw what) const {

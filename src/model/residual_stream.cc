@@ -24,9 +24,11 @@ void ResidualStream::normalize(const NormLayer& norm, ResidualNorm& at, Tensor& 
   nn::residual_norm(x_, returning, at.returned.value_or(nn::BranchDropout()), norm.parameters(), sum,
                     at.x.defined() && !goes_on_from_kept ? &at.x : nullptr, y, at.statistics);
   x_ = sum;
-  if (!normed_.defined()) return;
-  nn::convert(y, normed_);
-  x_ = normed_;
+  if (normed_.defined()) {
+    nn::convert(y, normed_);
+    x_ = normed_;
+  }
+  if (on_stream) on_stream(x_);
 }
 
 void ResidualStream::normalize_branch(const NormLayer& norm, nn::NormStatistics& statistics) {
@@ -55,9 +57,13 @@ void ResidualGradient::through_norm(const Tensor& dy, const NormLayer& norm, con
 
 void ResidualStream::end(ResidualNorm& at, Tensor& y) {
   at.returned = std::exchange(added_, {});
-  if (!at.returned) return nn::convert(x_, y);
-  if (at.returned->probability > 0) nn::dropout(branch, at.returned->probability, at.returned->random, branch);
-  nn::add(x_, branch, y);
+  if (!at.returned) {
+    nn::convert(x_, y);
+  } else {
+    if (at.returned->probability > 0) nn::dropout(branch, at.returned->probability, at.returned->random, branch);
+    nn::add(x_, branch, y);
+  }
+  if (on_stream) on_stream(y);
 }
 
 void ResidualGradient::end_backward(const Tensor& dy, const ResidualNorm& at) {

@@ -37,6 +37,8 @@ class ResidualStream {
       : branch(branch_memory), x_(x), normed_(residual == Residual::normed ? normed_memory : Tensor()) {}
 
   Tensor branch;
+  /// Called after each norm, and at the end, with the stream [R, C] from which the next branch starts. May be empty.
+  std::function<void(const Tensor& stream)> on_stream;
   void add(const nn::BranchDropout& dropout) { added_ = dropout; }
   /// branch = norm(stream + branch), in inference. Overwrites the statistics.
   void normalize_branch(const NormLayer& norm, nn::NormStatistics& statistics);

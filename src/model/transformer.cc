@@ -101,6 +101,7 @@ Tensor Transformer::State::forward(const Tensor& x_in, model::Keep keep, model::
   const nn::BranchDropout dropout = pass.dropout(config.embedding.dropout, 0, model::Draw::embedding);
   if (dropout.probability > 0) nn::dropout(x, dropout.probability, dropout.random, x);
   model::ResidualStream stream(x, memory.branch, config.block.residual, memory.stream);
+  stream.on_stream = pass.on_stream;
   for (const model::Block& block : blocks) block.forward(stream, pass);
   if (!config.head.final_norm && keep == model::Keep::nothing) {
     stream.end(memory.last, x);

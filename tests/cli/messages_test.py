@@ -53,6 +53,19 @@ class Help(CliTest):
         self.assertRegex(self.succeeds("--version"), r"^alibi \d+\.\d+\.\d+\n$")
 
 
+class Verify(CliTest):
+    def test_it_starts_the_python_package(self):
+        python = self.folder / "python3"
+        python.write_text("#!/bin/sh\nshift 2\nprintf '%s\\n' \"$@\"\nexit 7\n")
+        python.chmod(0o755)
+        result = run("verify", "model", "--layers", "2", "--json", "v.json", environment={"PATH": str(self.folder)})
+        self.assertEqual(result.returncode, 7, result.stderr)
+        self.assertEqual(result.stdout.split(), ["model", "--layers", "2", "--json", "v.json", "--seed", "0"])
+        result = run("verify", "model", environment={"PATH": str(self.folder / "none")})
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("needs Python and the package alibi-attention", result.stderr)
+
+
 class CalledWrongly(CliTest):
     def test_no_command_or_an_unknown_one(self):
         self.fails(2, "subcommand")

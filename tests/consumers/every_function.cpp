@@ -417,6 +417,9 @@ void language_model(const std::filesystem::path& folder) {
   expect(found.perplexity() < 300 && found.nll() > 0 && found.tokens_per_second() > 0 && found.bits_per_byte(600) > 0,
          "evaluation");
   expect(!attention_map(model, text, 16).heads.empty(), "where a model looks");
+  expect(
+      layer_states(model, Tensor::from(std::vector<int32_t>{1, 2}, {1, 2}), std::vector<int64_t>{1}).states.size() > 3,
+      "the stream inside a model");
   expect(evaluate_stream(model, text).tokens == static_cast<int64_t>(text.size()), "evaluation in one pass");
   const StreamEvaluation stream = evaluate_stream(model, std::span<const int32_t>(text).first(50));
   expect(

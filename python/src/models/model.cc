@@ -19,6 +19,7 @@
 #include "alibi/embed.h"
 #include "alibi/evaluate.h"
 #include "alibi/generate.h"
+#include "alibi/layer_states.h"
 #include "alibi/model_options.h"
 #include "alibi/score.h"
 #include "alibi/training_data.h"
@@ -228,6 +229,16 @@ void bind_model(nb::module_& m) {
             return array_of(computed([&] { return model.logits(read); }));
           },
           "ids"_a)
+      .def(
+          "layer_states",
+          [](const LanguageModel& model, nb::handle ids, const std::vector<int64_t>& rows) {
+            const Tensor read = ids_of(ids, "layer_states");
+            LayerStates found = computed([&] { return layer_states(model, read, rows); });
+            nb::list states;
+            for (Tensor& state : found.states) states.append(array_of(std::move(state)));
+            return nb::make_tuple(states, found.logits.defined() ? array_of(std::move(found.logits)) : nb::none());
+          },
+          "ids"_a, "rows"_a)
       .def(
           "generate_ids",
           [](const LanguageModel& model, nb::handle ids, int64_t max_tokens, double temperature, uint64_t seed) {
