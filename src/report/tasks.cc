@@ -4,8 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
+#include <functional>
+#include <map>
 #include <set>
+#include <utility>
 
 #include "core/format.h"
 #include "report/markup.h"
@@ -49,7 +51,7 @@ struct Rows {
   }
 };
 
-std::string percent(double share) { return core::format_decimal(100 * share, 1) + " %"; }
+std::string percent(double share) { return core::format_decimal(100 * share, share < 0.001 ? 2 : 1) + " %"; }
 
 std::string where_of(const Rows& rows) {
   return rows.are_lengths ? std::string("by the length of the text")
@@ -80,32 +82,33 @@ TaskReach reach_of(const MethodResults& method) {
   return reach;
 }
 
-std::string reach_text(const MethodResults& method) {
-  const TaskReach reach = reach_of(method);
-  if (reach.length == 0) return fmt::format("{} has not learned to answer at its training length", method.name);
-  return fmt::format("{} answers up to distance {} in texts of up to {} tokens", method.name,
-                     core::format_integer(reach.distance), core::format_integer(reach.length));
+std::string reach_text(const TaskResults& task) {
+  // Methods of the same reach share a sentence; the farthest comes first.
+  std::map<std::pair<int64_t, int64_t>, std::vector<std::string>, std::greater<>> names;
+  for (const MethodResults& method : task.methods) {
+    const TaskReach reach = reach_of(method);
+    names[{reach.distance, reach.length}].push_back(method.name);
+  }
+  std::vector<std::string> parts;
+  for (const auto& [reach, methods] : names) {
+    const auto [distance, length] = reach;
+    const bool one = methods.size() == 1;
+    if (length == 0) {
+      parts.push_back(fmt::format("{} {} not answer reliably at {} training length", join_words(methods),
+                                  one ? "does" : "do", one ? "its" : "their"));
+    } else {
+      parts.push_back(fmt::format("{} {} up to distance {} in texts of up to {} tokens", join_words(methods),
+                                  one ? "answers" : "answer", core::format_integer(distance),
+                                  core::format_integer(length)));
+    }
+  }
+  return fmt::format("{}", fmt::join(parts, "; "));
 }
 
 std::vector<std::string> task_sentences(const CompareResults& results) {
   std::vector<std::string> sentences;
   for (const TaskResults& task : results.tasks) {
-    std::vector<const MethodResults*> methods;
-    for (const MethodResults& method : task.methods) methods.push_back(&method);
-    std::stable_sort(methods.begin(), methods.end(), [](const MethodResults* a, const MethodResults* b) {
-      const TaskReach x = reach_of(*a), y = reach_of(*b);
-      return std::pair(x.distance, x.length) > std::pair(y.distance, y.length);
-    });
-    std::vector<std::string> words, not_learned;
-    for (const MethodResults* method : methods) {
-      const bool answers = reach_of(*method).length > 0;
-      (answers ? words : not_learned).push_back(answers ? reach_text(*method) : method->name);
-    }
-    if (not_learned.size() == 1) words.push_back(reach_text(*methods.back()));
-    if (not_learned.size() > 1) {
-      words.push_back(fmt::format("{} have not learned to answer at their training length", join_words(not_learned)));
-    }
-    sentences.push_back(fmt::format("{}: {}.", upper_first(task.task.name), fmt::join(words, "; ")));
+    sentences.push_back(fmt::format("{}: {}.", upper_first(task.task.name), reach_text(task)));
   }
   return sentences;
 }
@@ -134,7 +137,7 @@ Table reach_table(const CompareResults& results) {
       const TaskReach reach = method == task.methods.end() ? TaskReach() : reach_of(*method);
       if (reach.length == 0) {
         const char* why =
-            method == task.methods.end() ? "no run is finished" : "does not answer at its training length";
+            method == task.methods.end() ? "no run is finished" : "does not answer reliably at its training length";
         row.cells.push_back({.text = "–", .gap = why});
       } else {
         row.cells.push_back({core::format_integer(reach.distance),
@@ -185,8 +188,8 @@ LineChart accuracy_chart(const TaskResults& task) {
   chart.height = 300;
   chart.title = upper_first(task.task.name);
   chart.subtitle = upper_first(task.task.meaning);
+  chart.description = reach_text(task);
   for (const MethodResults& method : task.methods) {
-    chart.description += (chart.description.empty() ? "" : "; ") + reach_text(method);
     Series series{.method = method.name, .points = {}, .end_value = "", .end_note = ""};
     for (const int64_t value : rows.values) {
       const AnswerPoint* const point = rows.point(method, value);

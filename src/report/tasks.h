@@ -20,9 +20,9 @@ struct TaskReach {
 };
 TaskReach reach_of(const MethodResults& method);
 
-/// "alibi answers up to distance 64 in texts of up to 1,024 tokens"
-std::string reach_text(const MethodResults& method);
-/// One sentence for each task, the method that answers farthest first.
+/// "alibi answers up to distance 64 in texts of up to 1,024 tokens", for all methods; the farthest comes first.
+std::string reach_text(const TaskResults& task);
+/// One sentence for each task.
 std::vector<std::string> task_sentences(const CompareResults& results);
 
 /// One row per task, one column per method: largest distance and largest length.

@@ -76,14 +76,12 @@ TEST(ReportTasks, ThePageNamesTheFarthestFirst) {
       results_of({run_of("alibi", {{64, 64}, {128, 64}}), run_of("rotary", {{64, 64}, {128, 0}}),
                   run_of("rotary+alibi", {{64, 64}, {128, 128}}), run_of("none", {{64, 0}, {128, 0}})});
   const std::string expected =
-      "Recall: rotary+alibi answers up to distance 128 in texts of up to 128 tokens; alibi answers up to distance 64 "
-      "in "
-      "texts of up to 128 tokens; rotary answers up to distance 64 in texts of up to 64 tokens; none has not learned "
-      "to "
-      "answer at its training length.";
+      "Recall: rotary+alibi answers up to distance 128 in texts of up to 128 tokens; alibi answers up to distance "
+      "64 in texts of up to 128 tokens; rotary answers up to distance 64 in texts of up to 64 tokens; none does not "
+      "answer reliably at its training length.";
   EXPECT_EQ(task_sentences(results), std::vector<std::string>{expected});
   EXPECT_EQ(task_sentences(results_of({run_of("t5", {{64, 0}}), run_of("none", {{64, 0}})})),
-            std::vector<std::string>{"Recall: t5 and none have not learned to answer at their training length."});
+            std::vector<std::string>{"Recall: t5 and none do not answer reliably at their training length."});
   const std::string page = report_html(results);
   EXPECT_NE(page.find(expected), std::string::npos);
   EXPECT_NE(page.find("<section aria-labelledby=\"perplexity-heading\" hidden=\"\">"), std::string::npos);
