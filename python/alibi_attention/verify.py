@@ -189,8 +189,8 @@ def _verify(
         versions={"alibi": _core.version, "python": platform.python_version(), "machine": platform.machine(),
                   **{name: sides.version_of(name) for name in ("numpy", "torch", "transformers", "tokenizers", "llama_cpp_python", "gguf")}},
     )  # fmt: skip
-    shown = f" (the first {layers} layers)" if layers else ""
-    run.say(f"{run.model.name}: {run.results['model_type']}, {config['layers']} layers{shown}, "
+    shown = f"the first {layers} of its layers" if layers else f"{config['layers']} layers"
+    run.say(f"{run.model.name}: {run.results['model_type']}, {shown}, "
             f"{config['parameters']:,} parameters, {opened['weight_bytes'] / 2**30:.2f} GiB of weights")  # fmt: skip
 
     inputs, lengths = _inputs(run, opened, config, tokens, bool(text), given["seed"])
