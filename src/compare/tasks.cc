@@ -17,7 +17,7 @@ namespace {
 constexpr std::string_view kDigits = "0123456789";
 constexpr std::string_view kKeys = "ABCDEFGH";
 constexpr std::string_view kLetters = "abcdefghijklmnop";
-constexpr std::string_view kCopied = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+constexpr std::string_view kCopied = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
 
 std::string random_bytes(std::string_view choices, int64_t count, Dice& dice) {
   std::string bytes;
@@ -315,7 +315,7 @@ const std::vector<Task>& all_tasks() {
        [](int64_t bytes) { return bytes - kPasskeyDigits - 1; }, practice_passkey, ask_passkey},
       {"flipflop", "the bit that was written last, with bits to ignore after it", 0.5, 2,
        [](int64_t bytes) { return 2 * (bytes / 2 - 1); }, practice_flipflop, ask_flipflop},
-      {"copy", "the letters of an earlier part in their order", 1.0 / 52, 2, [](int64_t bytes) { return bytes - 2; },
+      {"copy", "the letters of an earlier part in their order", 1.0 / 26, 2, [](int64_t bytes) { return bytes - 2; },
        practice_copy, ask_copy},
       {"parity", "the parity of a run of bits, which hardly any transformer learns for long runs", 0.5, 2,
        [](int64_t bytes) { return bytes - 1; }, practice_parity, ask_parity},
