@@ -153,14 +153,16 @@ ALIBI_API DType weight_type_from(std::string_view name);
 
 /// The attention of every block.
 struct AttentionConfig {
-  int heads = 8;               ///< divides d_model
-  int kv_heads = 0;            ///< number of key/value heads; divides heads; 0: as many as heads
-  bool causal = true;          ///< false: an encoder, whose tokens see both sides
-  int64_t sliding_window = 0;  ///< > 0: only keys at a distance below this are visible (the token itself counts)
-  float dropout = 0;           ///< rate of dropped attention weights, in training
-  double softmax_scale = 0;    ///< factor of the scores; 0: 1 / sqrt(head_dim)
-  double clip_qkv = 0;         ///< > 0: clip queries, keys and values to [-clip_qkv, clip_qkv]
-  bool qk_norm = false;        ///< normalize the queries and the keys, each over all heads together
+  int heads = 8;                  ///< divides d_model
+  int kv_heads = 0;               ///< number of key/value heads; divides heads; 0: as many as heads
+  bool causal = true;             ///< false: an encoder, whose tokens see both sides
+  int64_t sliding_window = 0;     ///< > 0: only keys at a distance below this are visible (the token itself counts)
+  float dropout = 0;              ///< rate of dropped attention weights, in training
+  double softmax_scale = 0;       ///< factor of the scores; 0: 1 / sqrt(head_dim)
+  double clip_qkv = 0;            ///< > 0: clip queries, keys and values to [-clip_qkv, clip_qkv]
+  bool qk_norm = false;           ///< normalize the queries and the keys, each over all heads together
+  bool qk_norm_per_head = false;  ///< with qk_norm: over each head by itself
+  float qk_norm_eps = 0;          ///< with qk_norm: added to the variance; 0: BlockConfig::norm_eps
   bool sinks = false;  ///< each head of each layer has a learned sink (AttentionOptions::sinks), which starts at 0
   double alibi_bias_max = 8;  ///< ALiBi: the smallest slope is 2^-alibi_bias_max
   /// ALiBi: one slope per head, or one for all heads; they replace slopes(heads, alibi_bias_max). With

@@ -71,6 +71,11 @@ void Block::declare(const VisitParameter& visit) {
   if (config_.attention.qk_norm) {
     q_norm_.declare(visit, at + "attn.q_ln", config_, width);
     k_norm_.declare(visit, at + "attn.k_ln", config_, int64_t{config_.key_heads()} * config_.head_dim());
+    if (config_.attention.qk_norm_eps > 0) q_norm_.eps = k_norm_.eps = config_.attention.qk_norm_eps;
+    if (config_.attention.qk_norm_per_head) {
+      q_norm_.groups = config_.attention.heads;
+      k_norm_.groups = config_.key_heads();
+    }
   }
   if (config_.attention.sinks) {
     visit(sinks_, {.name = at + "attn.sinks", .shape = {config_.attention.heads}, .start = Initializer::constant(0)});
@@ -90,9 +95,10 @@ void BlockProducts::each(const TransformerConfig& config, const PassMode& mode, 
   if (config.attention.qk_norm) {
     const int64_t columns_of_keys = int64_t{config.key_heads()} * config.head_dim();
     for (auto [normed, columns] : {std::pair(&q, int64_t{config.d_model}), std::pair(&k, columns_of_keys)}) {
+      const Shape of_norms = {config.attention.qk_norm_per_head ? rows * columns / config.head_dim() : rows};
       visit(kept, normed->y, {rows, columns}, mode.type());
-      if (config.block.norm == Norm::layer_norm) visit(kept, normed->statistics.mean, {rows}, DType::float32);
-      visit(kept, normed->statistics.rstd, {rows}, DType::float32);
+      if (config.block.norm == Norm::layer_norm) visit(kept, normed->statistics.mean, of_norms, DType::float32);
+      visit(kept, normed->statistics.rstd, of_norms, DType::float32);
     }
   }
   if (kept) visit(kept, attended, {rows, config.d_model}, mode.type());
@@ -171,7 +177,7 @@ void Block::project_keys(Pass& pass, Tensor& keys) const {
              keys);
   if (config_.attention.clip_qkv > 0) nn::clamp(keys, static_cast<float>(config_.attention.clip_qkv));
   if (!config_.attention.qk_norm) return;
-  nn::norm(keys, k_norm_.parameters(), keys, pass.memory.products_of(layer_).k.statistics);
+  normalize_heads(keys, k_norm_, pass.memory.products_of(layer_).k.statistics);
 }
 
 void Block::backward(ResidualGradient& stream, Pass& pass) const {
@@ -206,11 +212,21 @@ void Block::limit_and_normalize(BlockProducts& products) const {
   if (!config_.attention.qk_norm) return;
   nn::copy_columns(products.qkv, 0, products.q.y);
   nn::copy_columns(products.qkv, config_.d_model, products.k.y);
-  nn::norm(products.q.y, q_norm_.parameters(), products.q.y, products.q.statistics);
-  nn::norm(products.k.y, k_norm_.parameters(), products.k.y, products.k.statistics);
+  normalize_heads(products.q.y, q_norm_, products.q.statistics);
+  normalize_heads(products.k.y, k_norm_, products.k.statistics);
 }
 
-// A row of C normalized values has at most the norm sqrt(C), and all of it may be in one head.
+Tensor Block::rows_of_norm(const Tensor& x) const {
+  if (!config_.attention.qk_norm_per_head) return x;
+  return x.reshape({x.elements() / config_.head_dim(), config_.head_dim()});
+}
+
+void Block::normalize_heads(Tensor& x, const NormLayer& layer, nn::NormStatistics& statistics) const {
+  Tensor rows = rows_of_norm(x);
+  nn::norm(rows, layer.parameters(), rows, statistics);
+}
+
+// A row of n normalized values has at most the norm sqrt(n), and all of it may be in one head.
 std::vector<double> Block::query_norms() const {
   constexpr double rounding = 1 + 0x1p-6;  // of values in bfloat16
   const int64_t dim = config_.head_dim();
@@ -226,7 +242,8 @@ std::vector<double> Block::query_norms() const {
       largest = std::max(largest, std::abs(static_cast<double>(weight[d])));
       if (!bias.empty()) squares += static_cast<double>(bias[d]) * static_cast<double>(bias[d]);
     }
-    norms[head] = rounding * (largest * std::sqrt(static_cast<double>(config_.d_model)) + std::sqrt(squares));
+    const int64_t row = config_.attention.qk_norm_per_head ? dim : config_.d_model;
+    norms[head] = rounding * (largest * std::sqrt(static_cast<double>(row)) + std::sqrt(squares));
   }
   return norms;
 }
@@ -238,7 +255,8 @@ void Block::limit_and_normalize_backward(BlockProducts& products, Tensor& dqkv, 
       Tensor dy = memory.reshape({memory.elements()}).slice(0, 0, x.elements()).reshape(x.shape());
       nn::copy_columns(products.qkv, first, x);
       nn::copy_columns(dqkv, first, dy);
-      nn::norm_backward(dy, x, layer.parameters(), normed.statistics, dy, &layer.weight->gradient,
+      Tensor dx = rows_of_norm(dy);
+      nn::norm_backward(dx, rows_of_norm(x), layer.parameters(), normed.statistics, dx, &layer.weight->gradient,
                         gradient_of(layer.bias));
       nn::set_columns(dy, first, dqkv);
     };

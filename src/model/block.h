@@ -19,7 +19,7 @@ struct PassMode;
 
 /// The products of the branches. The backward pass finds them in memory or recomputes them.
 struct BlockProducts {
-  /// The output of a norm of queries or keys, and the statistics of each row.
+  /// The output of a norm of queries or keys, and the statistics of each row, or of each head of it.
   struct Normed {
     Tensor y;  // [R, H * D] or [R, K * D], rotated if positions are rotary
     nn::NormStatistics statistics;
@@ -93,6 +93,9 @@ class Block {
   Heads split(const BlockProducts& products, const Pass& pass) const;
   /// Applies the clamp and the norms to the product of the input.
   void limit_and_normalize(BlockProducts& products) const;
+  /// Queries or keys [R, columns] as the rows that the norm normalizes: themselves, or the heads.
+  Tensor rows_of_norm(const Tensor& x) const;
+  void normalize_heads(Tensor& x, const NormLayer& layer, nn::NormStatistics& statistics) const;
   /// Converts dqkv from the gradient of the inputs of attention to the gradient of the product. Overwrites `memory` [R,
   /// C] and the normalized queries and keys.
   void limit_and_normalize_backward(BlockProducts& products, Tensor& dqkv, const Tensor& memory) const;

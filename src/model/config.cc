@@ -37,6 +37,9 @@ void check_transformer(const TransformerConfig& t, const model::ConfigFields& fi
   fields.range("kv_heads", t.key_heads(), 1, t.attention.heads);
   fields.expect(t.attention.heads % t.key_heads() == 0, "heads", t.attention.heads,
                 fmt::format("a multiple of {}, {}", fields.name("kv_heads"), t.key_heads()));
+  fields.refuse_if(!t.attention.qk_norm && (t.attention.qk_norm_per_head || t.attention.qk_norm_eps > 0),
+                   fmt::format("{} is false, expected true where {} or {} is set", fields.name("qk_norm"),
+                               fields.name("qk_norm_per_head"), fields.name("qk_norm_eps")));
   fields.expect(t.ffn_dim() >= 1, "expansion", t.block.expansion, fmt::format("at least {}", 0.5 / t.d_model));
   model::Positions(t).check(fields);
   fields.refuse_if(t.head.normalized && t.head.tied, fmt::format("{} is true, expected false where {} is",

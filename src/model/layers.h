@@ -37,11 +37,12 @@ struct NormLayer {
   Parameter* bias = nullptr;  ///< null without a bias
   float eps = 0;
   bool centered = false;
+  int64_t groups = 1;  ///< NormParameters::groups
 
   /// Declares NAME.weight and, depending on the kind, NAME.bias, each [features].
   void declare(const VisitParameter& visit, const std::string& name, const TransformerConfig& config, int64_t features);
 
-  nn::NormParameters parameters() const { return {weight->value, value_of(bias), eps, centered}; }
+  nn::NormParameters parameters() const { return {weight->value, value_of(bias), eps, centered, groups}; }
 };
 
 }  // namespace alibi::model

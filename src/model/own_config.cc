@@ -217,6 +217,12 @@ OwnConfig read_own_config(const std::filesystem::path& folder) {
   return result;
 }
 
+void set_special_tokens(const Tokenizer& tokenizer, formats::OrderedJson& json) {
+  json["bos_token_id"] = tokenizer.end_of_text();
+  // An end-of-text token that ends lines must not end generated text.
+  if (!tokenizer.end_of_text_ends_lines()) json["eos_token_id"] = tokenizer.end_of_text();
+}
+
 formats::OrderedJson own_config_json(const LanguageModelConfig& config, const Tokenizer* tokenizer) {
   const TransformerConfig& t = config.transformer;
   const bool uses_alibi = t.position.bias == Position::alibi.bias;
@@ -254,11 +260,7 @@ formats::OrderedJson own_config_json(const LanguageModelConfig& config, const To
       {"torch_dtype", "float32"},
       {"attn_config", attention},
       {"ffn_config", ffn}};
-  if (tokenizer != nullptr) {
-    json["bos_token_id"] = tokenizer->end_of_text();
-    // An end-of-text token that ends lines must not end generated text.
-    if (!tokenizer->end_of_text_ends_lines()) json["eos_token_id"] = tokenizer->end_of_text();
-  }
+  if (tokenizer != nullptr) set_special_tokens(*tokenizer, json);
   formats::OrderedJson own = {{"version", version},
                               {"position", name_of(t.position)},
                               {"activation", name_of(t.block.activation)},

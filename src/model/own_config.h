@@ -34,6 +34,8 @@ std::vector<const ConfigField*> unusual_fields(const LanguageModelConfig& config
 bool is_own_config(const formats::JsonObject& config);
 /// Throws Error that names the file and the key, and shows what was found and expected.
 OwnConfig read_own_config(const std::filesystem::path& folder);
+/// The keys of the tokens that begin and end a text.
+void set_special_tokens(const Tokenizer& tokenizer, formats::OrderedJson& json);
 /// Content of the file for this model. `tokenizer` may be null.
 formats::OrderedJson own_config_json(const LanguageModelConfig& config, const Tokenizer* tokenizer);
 

@@ -43,7 +43,8 @@ void Initializer::fill(Tensor& values, const core::Random& random) const {
     }
     case Kind::rows:
       const Tensor one = Tensor::from(row, {1, static_cast<int64_t>(row.size())});
-      for (int64_t i = 0; i < values.size(0); ++i) values.slice(0, i, i + 1).copy_from(one);
+      Tensor rows = values.reshape({-1, one.size(1)});
+      for (int64_t i = 0; i < rows.size(0); ++i) rows.slice(0, i, i + 1).copy_from(one);
   }
 }
 

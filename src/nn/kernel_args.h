@@ -15,9 +15,10 @@ struct Dropout {
 };
 
 /// sum = x + dropout(branch), followed by a norm of sum. x and sum are [rows, features] of one data type; branch, kept
-/// and y have another one. branch, sum and kept may be null; mean is null for the RMS norm.
+/// and y have another one. branch, sum and kept may be null; mean is null for the RMS norm. weight and bias are
+/// [groups, features]: a row has those of row % groups.
 struct NormForward {
-  int64_t features;
+  int64_t features, groups;
   const void* x;
   const void* branch;
   Dropout dropout;
@@ -34,7 +35,7 @@ struct NormForward {
 /// Overwrites dx. Alternatively, adds to dsum (float32), and writes the gradient that passes dropout to dbranch, if it
 /// is not null.
 struct NormBackward {
-  int64_t features;
+  int64_t features, groups;
   const void* dy;
   const void* x;
   const float* weight;

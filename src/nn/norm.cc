@@ -18,12 +18,13 @@ namespace HWY_NAMESPACE {
 
 /// y = (x - mean) * rstd * weight + bias
 template <class X, class T>
-HWY_INLINE void normalize_row(const NormForward& a, const X* x, float mean, float rstd, T* y) {
+HWY_INLINE void normalize_row(const NormForward& a, int64_t row, const X* x, float mean, float rstd, T* y) {
   const V center = set(mean), factor = set(rstd);
+  const int64_t first = row % a.groups * a.features;  // of the row's weights
   each_vector(a.features, [&](int64_t i, auto lanes) HWY_ATTR {
     const V normal = hn::Mul(hn::Sub(load(x + i, lanes), center), factor);
-    const V shift = a.bias != nullptr ? load(a.bias + i, lanes) : zero();
-    store(hn::MulAdd(normal, load(a.weight + i, lanes), shift), y + i, lanes);
+    const V shift = a.bias != nullptr ? load(a.bias + first + i, lanes) : zero();
+    store(hn::MulAdd(normal, load(a.weight + first + i, lanes), shift), y + i, lanes);
   });
 }
 
@@ -48,7 +49,7 @@ HWY_INLINE void norm_row(const NormForward& a, int64_t row, const X* x, T* y) {
   const float rstd =
       std::isfinite(variance) ? 1 / std::sqrt(variance + a.eps) : std::numeric_limits<float>::quiet_NaN();
   a.rstd[row] = rstd;
-  normalize_row(a, x, mean, rstd, y);
+  normalize_row(a, row, x, mean, rstd, y);
 }
 
 /// X is the data type of x and sum, T that of the others. The kept tensor is the input of the norm, so the backward
@@ -94,8 +95,8 @@ void norm_rows(const NormForward& a, DType x_type, DType y_type, int64_t begin, 
 template <class T>
 void normalize_rows_as(const NormForward& a, int64_t begin, int64_t end) {
   for (int64_t row = begin; row < end; ++row) {
-    normalize_row(a, static_cast<const T*>(a.x) + row * a.features, a.mean != nullptr ? a.mean[row] : 0, a.rstd[row],
-                  static_cast<T*>(a.y) + row * a.features);
+    normalize_row(a, row, static_cast<const T*>(a.x) + row * a.features, a.mean != nullptr ? a.mean[row] : 0,
+                  a.rstd[row], static_cast<T*>(a.y) + row * a.features);
   }
 }
 
@@ -106,7 +107,7 @@ void normalize_rows(const NormForward& a, DType dtype, int64_t begin, int64_t en
 /// With g = dy * weight and n = (x - mean) * rstd: dx = rstd * (g - mean(g) - n * mean(g * n)), where mean(g) stands
 /// for the mean taken off in the forward pass and is absent from the RMS norm. dweight += dy * n, dbias += dy.
 template <class T>
-void norm_backward_rows_as(const NormBackward& a, int64_t begin, int64_t end, float* dweight, float* dbias) {
+void norm_backward_rows_as(const NormBackward& a, int64_t begin, int64_t end, float* dweights, float* dbiases) {
   const int64_t n = a.features;
   std::vector<float> factors(a.dbranch != nullptr && a.dropout.threshold > 0 ? static_cast<size_t>(n) : 0);
   for (int64_t row = begin; row < end; ++row) {
@@ -115,6 +116,10 @@ void norm_backward_rows_as(const NormBackward& a, int64_t begin, int64_t end, fl
     T* dx = a.dx != nullptr ? static_cast<T*>(a.dx) + row * n : nullptr;
     float* dsum = a.dsum != nullptr ? a.dsum + row * n : nullptr;
     T* dbranch = a.dbranch != nullptr ? static_cast<T*>(a.dbranch) + row * n : nullptr;
+    const int64_t first = row % a.groups * n;
+    const float* weight = a.weight + first;
+    float* dweight = dweights != nullptr ? dweights + first : nullptr;
+    float* dbias = dbiases != nullptr ? dbiases + first : nullptr;
     const V center = set(a.mean != nullptr ? a.mean[row] : 0);
     const V rstd = set(a.rstd[row]);
     const auto normal = [&](int64_t i, auto lanes)
@@ -122,7 +127,7 @@ void norm_backward_rows_as(const NormBackward& a, int64_t begin, int64_t end, fl
 
     V sum_g = zero(), sum_gn = zero();
     each_vector(n, [&](int64_t i, auto lanes) HWY_ATTR {
-      const V g = hn::Mul(load(dy + i, lanes), load(a.weight + i, lanes));
+      const V g = hn::Mul(load(dy + i, lanes), load(weight + i, lanes));
       sum_g = hn::Add(sum_g, g);
       sum_gn = hn::MulAdd(g, normal(i, lanes), sum_gn);
     });
@@ -133,7 +138,7 @@ void norm_backward_rows_as(const NormBackward& a, int64_t begin, int64_t end, fl
     each_vector(n, [&](int64_t i, auto lanes) HWY_ATTR {
       const V d = load(dy + i, lanes);
       const V normal_i = normal(i, lanes);
-      const V g = hn::Mul(d, load(a.weight + i, lanes));
+      const V g = hn::Mul(d, load(weight + i, lanes));
       const V dx_i = hn::Mul(rstd, hn::NegMulAdd(normal_i, mean_gn, hn::Sub(g, mean_g)));
       if (dx != nullptr) store(dx_i, dx + i, lanes);
       if (dsum != nullptr) {
@@ -175,15 +180,16 @@ HWY_EXPORT(norm_backward_rows);
 template <class Args>
 Tensor fill(const char* operation, Rows shape, const NormParameters& norm, Args& args) {
   check(shape.features > 0, "[{}] rows of {} features, expected at least one", operation, shape.features);
-  Tensor weight = float_vector(operation, "weight", norm.weight, shape.features);
   args.features = shape.features;
+  args.groups = norm.groups;
+  Tensor weight = float_vector(operation, "weight", norm.weight, args.groups * shape.features);
   args.weight = weight.template data<float>();
   return weight;
 }
 
-Tensor fill_bias(const char* operation, Rows shape, const NormParameters& norm, NormForward& args) {
+Tensor fill_bias(const char* operation, const NormParameters& norm, NormForward& args) {
   if (norm.bias == nullptr) return {};
-  Tensor bias = float_vector(operation, "bias", *norm.bias, shape.features);
+  Tensor bias = float_vector(operation, "bias", *norm.bias, args.groups * args.features);
   args.bias = bias.data<float>();
   return bias;
 }
@@ -203,7 +209,7 @@ void run_norm(const char* operation, const Tensor& x, const Tensor* branch, cons
   const Rows shape = rows_of(operation, "x", x);
   check_rows(operation, "y", y, shape, sum != nullptr ? y.dtype() : x.dtype());
   NormForward args{};
-  const Tensor weight = fill(operation, shape, norm, args), bias = fill_bias(operation, shape, norm, args);
+  const Tensor weight = fill(operation, shape, norm, args), bias = fill_bias(operation, norm, args);
   fill(operation, shape, norm, statistics, args);
   args.eps = norm.eps;
   args.x = x.raw();
@@ -252,8 +258,9 @@ void run_norm_backward(const char* operation, const Tensor& dy, const Tensor& x,
     args.dbranch = dbranch->raw();
     args.dropout = dropout_of(operation, dropout.probability, dropout.random);
   }
-  if (dweight != nullptr) check_vector(operation, "dweight", *dweight, shape.features, DType::float32);
-  if (dbias != nullptr) check_vector(operation, "dbias", *dbias, shape.features, DType::float32);
+  const int64_t width = args.groups * shape.features;
+  if (dweight != nullptr) check_vector(operation, "dweight", *dweight, width, DType::float32);
+  if (dbias != nullptr) check_vector(operation, "dbias", *dbias, width, DType::float32);
   if (shape.rows == 0) return;
 
   core::prepare_dispatch();
@@ -261,15 +268,15 @@ void run_norm_backward(const char* operation, const Tensor& dy, const Tensor& x,
   // Every task sums its rows' share of dweight and dbias separately. The shares are added in order.
   const int64_t step = rows_per_partial(shape.rows);
   const int64_t parts = core::ceil_div(shape.rows, step);
-  const Tensor dweights = dweight != nullptr ? Tensor({parts, shape.features}) : Tensor();
-  const Tensor dbiases = dbias != nullptr ? Tensor({parts, shape.features}) : Tensor();
+  const Tensor dweights = dweight != nullptr ? Tensor({parts, width}) : Tensor();
+  const Tensor dbiases = dbias != nullptr ? Tensor({parts, width}) : Tensor();
   core::parallel_ranges(shape.rows, step, [&](int64_t begin, int64_t end) {
-    const int64_t at = begin / step * shape.features;
+    const int64_t at = begin / step * width;
     kernel(args, x.dtype(), begin, end, dweight != nullptr ? dweights.data<float>() + at : nullptr,
            dbias != nullptr ? dbiases.data<float>() + at : nullptr);
   });
-  if (dweight != nullptr) add_partials(dweights.data<float>(), parts, shape.features, dweight->data<float>());
-  if (dbias != nullptr) add_partials(dbiases.data<float>(), parts, shape.features, dbias->data<float>());
+  if (dweight != nullptr) add_partials(dweights.data<float>(), parts, width, dweight->data<float>());
+  if (dbias != nullptr) add_partials(dbiases.data<float>(), parts, width, dbias->data<float>());
 }
 
 }  // namespace
@@ -314,7 +321,7 @@ void normalize(const Tensor& x, const NormParameters& norm, const NormStatistics
   const Rows shape = rows_of(operation, "x", x);
   check_rows(operation, "y", y, shape, x.dtype());
   NormForward args{};
-  const Tensor weight = fill(operation, shape, norm, args), bias = fill_bias(operation, shape, norm, args);
+  const Tensor weight = fill(operation, shape, norm, args), bias = fill_bias(operation, norm, args);
   fill(operation, shape, norm, statistics, args);
   args.x = x.raw();
   args.y = y.raw();

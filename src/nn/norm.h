@@ -24,10 +24,11 @@ void rms_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, 
 
 /// Parameters of either norm, for the fused functions below.
 struct NormParameters {
-  const Tensor& weight;  ///< [features]
-  const Tensor* bias;    ///< [features] or null; null for the RMS norm
+  const Tensor& weight;  ///< [groups * features]
+  const Tensor* bias;    ///< [groups * features] or null; null for the RMS norm
   float eps;
-  bool centered;  ///< true for the layer norm, which subtracts the mean
+  bool centered;       ///< true for the layer norm, which subtracts the mean
+  int64_t groups = 1;  ///< row i has the weights and the bias of group i % groups, such as those of a head
 };
 
 /// Statistics that a norm keeps for each row. mean is undefined for the RMS norm.

@@ -66,6 +66,7 @@ TEST(LongText, HasTheStatesOfTheWholeText) {
          t.attention.clip_qkv = 2;
          t.embedding.norm = true;
        }},
+      {"norms of each head", [](auto& t) { t.attention.qk_norm = t.attention.qk_norm_per_head = true; }},
       {"no final norm", [](auto& t) { t.head.final_norm = false; }},
       {"window", [](auto& t) { t.attention.sliding_window = 70; }},
       {"rotation", [](auto& t) { t.position = Position::rotary + Position::alibi; }},

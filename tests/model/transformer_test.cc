@@ -78,6 +78,13 @@ std::vector<Case> cases() {
   config.attention.qk_norm = true;
   config.block.norm = Norm::rms_norm;
   all.push_back({"qk_rms_norm_before_rotation", config});
+  config.attention.qk_norm_per_head = true;
+  config.attention.qk_norm_eps = 0.1f;
+  config.attention.kv_heads = 1;
+  all.push_back({"qk_rms_norm_per_head", config});
+  config.block.norm = Norm::layer_norm;
+  config.attention.kv_heads = 0;
+  all.push_back({"qk_layer_norm_per_head", config});
   config = small_transformer();
   config.block.residual = Residual::normed;
   config.embedding.norm = true;
@@ -436,6 +443,32 @@ TEST(Transformer, LearnedPositionsEndAtTheirTable) {
   const Transformer model(config);
   EXPECT_NO_THROW(model(random_tensor({1, 10, 24}, 1)));
   EXPECT_THROW(model(random_tensor({1, 11, 24}, 1)), Error);
+}
+
+/// The bounds by which a context evicts keys.
+TEST(Transformer, NormsOfQueriesAreBounded) {
+  for (const bool per_head : {false, true}) {
+    TransformerConfig config = small_transformer(position_from("gates"));
+    config.block.norm = Norm::rms_norm;
+    config.attention.qk_norm = true;
+    config.attention.qk_norm_per_head = per_head;
+    Transformer model(config, 3);
+    model.forward(random_tensor({1, 50, 24}, 1), seed);
+    auto& state = core::state_of(model);
+    const std::vector<double> bounds = state.blocks[0].query_norms();
+    const std::vector<double> q = doubles(state.training.memory.products_of(0).q.y);  // [50, 3 heads * 8]
+    ASSERT_EQ(bounds.size(), 3u);
+    std::vector<double> largest(3);
+    for (size_t row = 0; row < q.size() / 8; ++row) {
+      const std::vector<double> head(q.begin() + static_cast<int64_t>(8 * row),
+                                     q.begin() + static_cast<int64_t>(8 * row + 8));
+      largest[row % 3] = std::max(largest[row % 3], std::sqrt(dot(head, head)));
+    }
+    for (size_t head = 0; head < 3; ++head) {
+      EXPECT_LE(largest[head], bounds[head]);
+      EXPECT_GE(largest[head], (per_head ? 0.98 : 0.5) * bounds[head]);
+    }
+  }
 }
 
 TEST(Transformer, BadInputIsNamed) {

@@ -157,6 +157,41 @@ TEST(Norm, Bfloat16RoundsTheFloat32Result) {
   });
 }
 
+/// The rows of a group are normalized as if they were alone.
+TEST(Norm, GroupsHaveWeightsOfTheirOwn) {
+  const int64_t rows = 300, groups = 3, n = 21, share = rows / groups;
+  const Tensor x = random_tensor({rows, n}, 1), dy = random_tensor({rows, n}, 2);
+  const Tensor weight = random_tensor({groups * n}, 3), bias = random_tensor({groups * n}, 4);
+  NormStatistics statistics{Tensor({rows}), Tensor({rows})};
+  Tensor y({rows, n}), dx({rows, n}), dweight({groups * n}), dbias({groups * n});
+  const NormParameters all{weight, &bias, eps, true, groups};
+  norm(x, all, y, statistics);
+  Tensor again({rows, n});
+  normalize(x, all, statistics, again);
+  EXPECT_TRUE(test::same_bits(again, y));
+  norm_backward(dy, x, all, statistics, dx, &dweight, &dbias);
+  for (int64_t group = 0; group < groups; ++group) {
+    // The rows group, group + groups, ... of a tensor.
+    const auto part = [&](const Tensor& of) {
+      return of.reshape({share, groups, n}).slice(1, group, group + 1).clone().reshape({share, n});
+    };
+    const Tensor own_weight = weight.slice(0, group * n, (group + 1) * n);
+    const Tensor own_bias = bias.slice(0, group * n, (group + 1) * n);
+    NormStatistics own{Tensor({share}), Tensor({share})};
+    Tensor own_y({share, n}), own_dx({share, n}), own_dweight({n}), own_dbias({n});
+    const NormParameters one{own_weight, &own_bias, eps, true};
+    norm(part(x), one, own_y, own);
+    norm_backward(part(dy), part(x), one, own, own_dx, &own_dweight, &own_dbias);
+    EXPECT_TRUE(test::same_bits(part(y), own_y));
+    EXPECT_TRUE(test::same_bits(part(dx), own_dx));
+    const auto same = [&](const Tensor& found, const Tensor& expected) {
+      return relative_diff(doubles(found.slice(0, group * n, (group + 1) * n)), doubles(expected)) <= norm_tolerance;
+    };
+    EXPECT_TRUE(same(dweight, own_dweight));
+    EXPECT_TRUE(same(dbias, own_dbias));
+  }
+}
+
 TEST(Norm, ErrorsNameTheArgument) {
   const Tensor x({4, 6}), weight({6});
   Tensor y({4, 6}), mean({4}), rstd({3});

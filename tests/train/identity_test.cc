@@ -215,8 +215,9 @@ TEST(Identity, NamesEveryOptionThatDiffers) {
 
   std::set<std::string> all = named.names();
   all.insert({"parameters", "text_tokens", "text_fingerprint", "held_out_text"});  // what is no option
-  // The first needs an untied head, the others are of encoders that cannot be trained: they never differ alone.
-  all.insert({"normalized_head", "predicts", "labels"});
+  // The first needs an untied head, the next two need qk_norm, and the others are of encoders that cannot be trained:
+  // they never differ alone.
+  all.insert({"normalized_head", "qk_norm_per_head", "qk_norm_eps", "predicts", "labels"});
   EXPECT_EQ(all, named.keys()) << "an option that this test does not change";
 }
 

@@ -1,7 +1,10 @@
 """Models that alibi wrote, opened by other programs: folders by Hugging Face's transformers, GGUF files by the gguf
-package and, where the module llama_cpp can be imported, by llama.cpp. Called by scripts/test/transformers:
+package and, where the modules can be imported, by llama.cpp (llama_cpp) and flash-linear-attention (fla). Called by
+scripts/test/transformers:
 
     compare.py ALIBI ALIBI_FOR_TRANSFORMERS [TEST]
+
+With ALIBI_WRITE_EXPECTED=1 the logits that the unit tests of the family forgetting_transformer expect are written again.
 
 Logits may differ by 1e-4, perplexities by 1e-4 of their value, by 1e-3 in llama.cpp.
 """
@@ -14,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import warnings
 
 import gguf
 import numpy
@@ -69,7 +73,7 @@ def perplexity_there(model, ids, length, first):
     return math.exp(loss / len(ids))
 
 
-class TransformersTest(unittest.TestCase):
+class Comparison(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         scratch = tempfile.TemporaryDirectory(prefix="alibi-transformers-")
@@ -86,6 +90,28 @@ class TransformersTest(unittest.TestCase):
         print(f"{name}: length {len(ids)}: largest difference of logits {difference:.2g}")
         self.assertTrue(difference <= TOLERANCE, difference)
 
+    def fine_tuned(self, name, model):
+        """A model of transformers that is trained here for a few updates and written back as its family."""
+        source, folder = self.scratch / f"{name}-source", self.scratch / f"{name}-tuned"
+        model.save_pretrained(source)
+        run(ALIBI, "train", self.scratch / "text.txt", "--out", self.scratch / "of-tokenizer", "--train-length",
+            TRAINED_AT, "--train-tokens", "1k", "--batch-tokens", "512", "--overwrite")
+        for file in (self.scratch / "of-tokenizer").glob("tokenizer*"):
+            (source / file.name).write_bytes(file.read_bytes())
+        ids = list(HELD_OUT.encode()[:3 * TRAINED_AT])
+        self.same_logits(f"{name}, as it was", source, model, ids)
+        train(folder, "--from", source, "--overwrite")
+        config, before = (json.loads((at / "config.json").read_text()) for at in (folder, source))
+        self.assertEqual({key: config[key] for key in before if "dtype" not in key},
+                         {key: before[key] for key in before if "dtype" not in key})
+        tuned = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32,
+                                                                  attn_implementation=model.config._attn_implementation)
+        self.assertEqual(type(tuned), type(model))
+        self.same_logits(f"{name}, trained here", folder, tuned.eval(), ids)
+        self.assertGreater(numpy.abs(logits_there(tuned, ids) - logits_there(model, ids)).max(), 0.1)
+
+
+class TransformersTest(Comparison):
     def same_perplexities(self, name, folder, model, stream):
         lengths = [TRAINED_AT, 4 * TRAINED_AT, 8 * TRAINED_AT]
         run(ALIBI, "eval", folder, self.scratch / "held-out.txt", "--lengths", ",".join(map(str, lengths)),
@@ -201,26 +227,6 @@ class TransformersTest(unittest.TestCase):
         self.same_as_gguf_package(files)
         self.perplexities_in_llama_cpp("bpe", source, files, ids)
 
-    def fine_tuned(self, name, model):
-        """A model of transformers that is trained here for a few updates and written back as its family."""
-        source, folder = self.scratch / f"{name}-source", self.scratch / f"{name}-tuned"
-        model.save_pretrained(source)
-        run(ALIBI, "train", self.scratch / "text.txt", "--out", self.scratch / "of-tokenizer", "--train-length",
-            TRAINED_AT, "--train-tokens", "1k", "--batch-tokens", "512", "--overwrite")
-        for file in (self.scratch / "of-tokenizer").glob("tokenizer*"):
-            (source / file.name).write_bytes(file.read_bytes())
-        ids = list(HELD_OUT.encode()[:3 * TRAINED_AT])
-        self.same_logits(f"{name}, as it was", source, model, ids)
-        train(folder, "--from", source, "--overwrite")
-        config, before = (json.loads((at / "config.json").read_text()) for at in (folder, source))
-        self.assertEqual({key: config[key] for key in before if "dtype" not in key},
-                         {key: before[key] for key in before if "dtype" not in key})
-        tuned = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32,
-                                                                  attn_implementation=model.config._attn_implementation)
-        self.assertEqual(type(tuned), type(model))
-        self.same_logits(f"{name}, trained here", folder, tuned.eval(), ids)
-        self.assertGreater(numpy.abs(logits_there(tuned, ids) - logits_there(model, ids)).max(), 0.1)
-
     def made(self, kind, config, attention):
         torch.manual_seed(0)
         model = kind._from_config(config, attn_implementation=attention).eval()
@@ -256,6 +262,109 @@ class TransformersTest(unittest.TestCase):
             train(folder, "--position", position)
             with self.assertRaisesRegex(ValueError, "model type `?alibi"):
                 opened(folder)
+
+
+def without_triton():
+    """Replaces the kernels of flash-linear-attention, which need a GPU, by its own references."""
+    with warnings.catch_warnings(action="ignore"):  # of packages for GPUs that are not here
+        import fla.layers.forgetting_attn
+        import fla.modules.mlp
+        from fla.modules.norm.layernorm import GroupNorm, group_norm_ref
+        from fla.ops.forgetting_attn.naive import naive_forgetting_attn
+
+    fla.layers.forgetting_attn.parallel_forgetting_attn = lambda q, k, v, g, cu_seqlens: naive_forgetting_attn(q, k, v, g)
+    fla.modules.mlp.swiglu = lambda gate, x: torch.nn.functional.silu(gate) * x  # it has no reference of this one
+    GroupNorm.forward = lambda self, x: group_norm_ref(x, self.weight, self.bias, self.num_groups, eps=self.eps,
+                                                       is_rms_norm=self.is_rms_norm)
+
+
+def formula_values(number, count):
+    """Those of the unit test's tensor with this number: a hash of the index, between -1 and 1."""
+    mask = 0xffffffff
+    values = []
+    for i in range(count):
+        bits = (i * 0x9e3779b9 + number * 0x85ebca6b + 1) & mask
+        bits = ((bits ^ bits >> 15) * 0x2c1b3c6d) & mask
+        bits = ((bits ^ bits >> 12) * 0x297a2d39) & mask
+        values.append((bits >> 8) / 2 ** 23 - 1)
+    return torch.tensor(values, dtype=torch.float32)
+
+
+class ForgettingTransformerTest(Comparison):
+    """The Forgetting Transformer of flash-linear-attention, by its own modelling code on a CPU."""
+
+    VARIANTS = {
+        "plain": {},
+        "grouped": {"num_kv_heads": 2, "intermediate_size": 96},
+        "norms": {"qk_norm": True, "norm_eps": 1e-3},
+        "tied, grouped, norms": {"qk_norm": True, "num_kv_heads": 1, "tie_word_embeddings": True, "hidden_ratio": 8},
+    }
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        try:
+            without_triton()
+        except ImportError as error:
+            print(f"SKIPPED: flash-linear-attention cannot be imported ({error}), so nothing was compared with it")
+            raise unittest.SkipTest(str(error)) from error
+
+    def made(self, **changes):
+        from fla.models import ForgettingTransformerConfig, ForgettingTransformerForCausalLM
+
+        torch.manual_seed(len(changes))
+        unfused = {"fuse_norm": False, "fuse_swiglu": False, "use_cache": False}
+        sizes = {"hidden_size": 64, "num_heads": 4, "num_hidden_layers": 2, "vocab_size": 257}
+        model = ForgettingTransformerForCausalLM(ForgettingTransformerConfig(**{**unfused, **sizes, **changes})).eval()
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                if parameter.dim() > 1:
+                    parameter.mul_(4)
+                else:
+                    parameter.add_(torch.randn_like(parameter), alpha=0.5)  # norms, and the gates' biases
+                if name.endswith("f_proj.weight"):
+                    parameter.mul_(4)
+                if name.endswith("f_proj.bias"):
+                    parameter.add_(2)  # far keys count, and the reference's sums in float32 are small
+        return model
+
+    def test_their_folders_are_read_and_written(self):
+        ids = list(HELD_OUT.encode()[:4 * TRAINED_AT])
+        for name, changes in self.VARIANTS.items():
+            with self.subTest(name):
+                model = self.made(**changes)
+                theirs, own, ours = (self.scratch / f"forgetting-{name}-{part}" for part in ("theirs", "own", "ours"))
+                model.save_pretrained(theirs)
+                self.same_logits(f"forgetting, {name}, their folder", theirs, model, ids)
+                run(ALIBI, "convert", theirs, own, "--to", "alibi")
+                run(ALIBI, "convert", own, ours, "--to", "hf")
+                unfused = {"fuse_norm": False, "fuse_swiglu": False, "use_cache": False}
+                again = transformers.AutoModelForCausalLM.from_pretrained(ours, dtype=torch.float32, **unfused).eval()
+                self.assertEqual(type(again), type(model))
+                self.assertTrue(numpy.array_equal(logits_there(model, ids), logits_there(again, ids)), name)
+                self.same_logits(f"forgetting, {name}, our folder", ours, again, ids)
+
+    def test_fine_tuned(self):
+        self.fine_tuned("forgetting", self.made(qk_norm=True, num_kv_heads=2))
+
+    def test_what_unit_tests_expect(self):
+        path = pathlib.Path(__file__).parent.parent / "model/families/forgetting.json"
+        fixture = json.loads(path.read_text())
+        for case in fixture["cases"]:
+            config = {key: value for key, value in case["config"].items() if key != "model_type"}
+            model = self.made(**config)
+            with torch.no_grad():
+                for number, name in enumerate(case["tensors"]):
+                    parameter = model.get_parameter(name)
+                    values = formula_values(number, parameter.numel()).reshape(parameter.shape)
+                    parameter.copy_(1 + values / 2 if parameter.dim() == 1 else values)
+            self.assertEqual({name for name, _ in model.named_parameters()}, set(case["tensors"]))
+            there = logits_there(model, case["ids"]).reshape(-1)
+            if os.environ.get("ALIBI_WRITE_EXPECTED"):
+                case["logits"] = [round(float(value), 5) for value in there]
+            self.assertLess(numpy.abs(there - case["logits"]).max(), TOLERANCE)
+        if os.environ.get("ALIBI_WRITE_EXPECTED"):
+            path.write_text('{"cases": [\n' + ",\n".join(map(json.dumps, fixture["cases"])) + "\n]}\n")
 
 
 if __name__ == "__main__":

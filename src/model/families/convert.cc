@@ -7,12 +7,16 @@
 #include <vector>
 
 #include "core/check.h"
+#include "core/together.h"
 #include "formats/gguf.h"
 #include "formats/gguf_writer.h"
+#include "formats/safetensors.h"
 #include "formats/weight_types.h"
 #include "model/families/family.h"
 #include "model/families/model_files.h"
 #include "model/families/own_as_family.h"
+#include "model/families/write_back.h"
+#include "model/own_folder.h"
 #include "nn/weights.h"
 #include "text/gguf_tokenizer.h"
 
@@ -49,6 +53,36 @@ void write_tokenizer(const Tokenizer& tokenizer, int vocab_size, formats::GgufWr
   file.boolean("tokenizer.ggml.add_eos_token", vocabulary.add_eos);
 }
 
+/// Writes a model without differences. Tensors keep their types, except quantized ones.
+void write_as_family(const LanguageModel& model, const Layout& layout, const std::filesystem::path& folder) {
+  const TransformerConfig& t = model.config().transformer;
+  const int64_t queries = t.d_model, keys = int64_t{t.key_heads()} * t.head_dim();
+  core::write_together(folder, own_file_names(), [&](const std::filesystem::path& part) {
+    std::vector<formats::NamedTensor> tensors;
+    for (const Parameter* parameter : model.parameters()) {
+      const Tensor value = parameter->value.dtype() == DType::q8_0 ? nn::widened(parameter->value) : parameter->value;
+      const std::vector<std::string> names = tensor_names(layout, parameter->name);
+      const auto count = static_cast<int64_t>(names.size());
+      for (int64_t begin = 0; const std::string& name : names) {
+        // Three parts are queries, keys and values; two are gate and values.
+        const int64_t rows = count < 3 ? value.size(0) / count : begin == 0 ? queries : keys;
+        tensors.push_back({name, value.slice(0, begin, begin + rows)});
+        begin += rows;
+      }
+    }
+    formats::write_safetensors(part / "model.safetensors", tensors);
+    formats::OrderedJson json;
+    layout.describe(model.config(), json);
+    const formats::JsonObject described(formats::Json::parse(json.dump()), "");
+    set_changes(config_of(layout, described, formats::Safetensors(part)), model.config(), json);
+    if (model.has_tokenizer()) {
+      set_special_tokens(model.tokenizer(), json);
+      model.tokenizer().save(part);
+    }
+    formats::write_json(part / kConfigFile, json);
+  });
+}
+
 const Family& written_family() {
   for (const Family* family : families()) {
     if (family->gguf.write != nullptr) return *family;
@@ -83,9 +117,17 @@ std::string_view type_of_tensor(const std::string& name, const Shape& shape, con
 }  // namespace
 
 void write_for_transformers(const LanguageModel& model, const std::filesystem::path& folder) {
-  const Family& family = family_of_own();
-  refuse_differences(family.folder.differences(model.config()), fmt::format("transformers' model {}", family.name));
-  save_own(model, folder);
+  std::vector<std::string> problems;
+  for (const Family* family : families()) {
+    if (family->folder.describe == nullptr) continue;
+    const std::vector<std::string> differences = family->folder.differences(model.config());
+    if (differences.empty()) {
+      return family->folder.is_own ? save_own(model, folder) : write_as_family(model, family->folder, folder);
+    }
+    problems.push_back(
+        fmt::format("transformers' model {} cannot express: {}", family->name, fmt::join(differences, ", ")));
+  }
+  fail_usage("[convert] {}", fmt::join(problems, "; "));
 }
 
 void write_own(const LanguageModel& model, const std::filesystem::path& folder) {
@@ -107,7 +149,7 @@ std::vector<OtherType> write_gguf(const LanguageModel& model, const std::filesys
   if (model.has_tokenizer()) write_tokenizer(model.tokenizer(), model.config().vocab_size, file);
   std::vector<OtherType> others;
   for (const Parameter* parameter : model.parameters()) {
-    const std::string name = tensor_name(layout, parameter->name);
+    const std::string name = tensor_names(layout, parameter->name).front();
     const Shape shape = nn::shape_of_weights(parameter->value);
     file.tensor(name, shape, type_of_tensor(name, shape, type, others),
                 [value = parameter->value] { return nn::widened(value); });

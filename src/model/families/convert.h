@@ -10,8 +10,8 @@
 
 namespace alibi::model {
 
-/// Writes a folder that transformers loads without code of others. Throws UsageError that names what the family of
-/// family_of_own() cannot express there.
+/// Writes a folder that transformers loads: as an MPT without code of others, or as a Forgetting Transformer with
+/// flash-linear-attention. Throws UsageError that names what each of them cannot express.
 void write_for_transformers(const LanguageModel& model, const std::filesystem::path& folder);
 
 /// Writes a folder in alibi's own layout. Throws UsageError if the model interpolates positions, which the layout does

@@ -8,11 +8,12 @@
 namespace alibi::model {
 
 // The families. Each is defined in its own file.
-extern const Family kMpt, kBloom, kFalcon, kBaichuan, kJais, kRefact, kReplit, kBert;
+extern const Family kMpt, kBloom, kFalcon, kBaichuan, kJais, kRefact, kReplit, kBert, kForgetting;
 
 namespace {
 
-constexpr const Family* kFamilies[] = {&kMpt, &kBloom, &kFalcon, &kBaichuan, &kJais, &kRefact, &kReplit, &kBert};
+constexpr const Family* kFamilies[] = {&kMpt,    &kBloom,  &kFalcon, &kBaichuan,  &kJais,
+                                       &kRefact, &kReplit, &kBert,   &kForgetting};
 
 const Family& family_named(const std::string& name, Layout Family::*layout, const std::string& key) {
   std::vector<std::string_view> known;
@@ -200,12 +201,12 @@ Tensor stored_tensor(const Source& source, const Tensor& value, int64_t begin, c
   return result;
 }
 
-std::string tensor_name(const Layout& layout, const std::string& name) {
+std::vector<std::string> tensor_names(const Layout& layout, const std::string& name) {
   const Name parameter(name);
   for (const Mapping& mapping : layout.mappings) {
-    if (mapping.parameter != parameter.pattern) continue;
-    const std::vector<std::string> names = tensors_of(mapping, parameter, {});
-    if (names.size() == 1 && mapping.arrangement == Arrangement::plain) return names.front();
+    if (mapping.parameter == parameter.pattern && mapping.arrangement == Arrangement::plain) {
+      return tensors_of(mapping, parameter, {});
+    }
   }
   fail("[model] files of {} have no place for the parameter {}", layout.names.front(), name);
 }

@@ -53,6 +53,8 @@ struct Layout {
   std::vector<std::string> (*differences)(const LanguageModelConfig& config) = nullptr;
   /// The keys of config.json, for a model without differences.
   void (*describe)(const LanguageModelConfig& config, formats::OrderedJson& json) = nullptr;
+  /// The tensors have the names of our own folders, which such keys make folders of this family too.
+  bool is_own = false;
   /// The metadata of a GGUF file.
   void (*write)(const LanguageModelConfig& config, formats::GgufWriter& file) = nullptr;
 };
@@ -84,8 +86,9 @@ struct Source {
 /// belong to such a model. Does not allocate the parameters.
 std::vector<Source> sources_of(const Layout& layout, const formats::WeightSource& weights,
                                const LanguageModelConfig& config, const std::vector<ParameterSpec>& specs);
-/// The parameter's name in such a file, if it is one plain tensor. Throws Error otherwise.
-std::string tensor_name(const Layout& layout, const std::string& parameter);
+/// The names of the plain tensors that a parameter is made of in a file that is written. Throws Error if there are
+/// none.
+std::vector<std::string> tensor_names(const Layout& layout, const std::string& parameter);
 /// Whether the tensor repeats the embedding of a tied model.
 bool is_tied_head(const Layout& layout, const std::string& tensor);
 /// Returns a tensor of a source, of the shape `shape`, from the value of the parameter: the inverse of

@@ -1,5 +1,6 @@
 #include "model/families/model_files.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "core/check.h"
@@ -125,10 +126,10 @@ std::vector<std::vector<float>> ModelFiles::slopes() const {
   const Positions positions(transformer);
   std::vector<Parameter> own =
       make_parameters([&](const VisitParameter& visit) { positions.bias->declare(visit); }, std::nullopt);
+  const std::vector<ParameterSpec> specs = parameter_specs(config);
   for (Parameter& parameter : own) {
-    const std::string tensor = "transformer." + parameter.name;
-    parameter.value = Tensor::empty(weights->info(tensor).shape);
-    weights->load_finite_into(tensor, parameter.value);
+    const auto spec = std::find_if(specs.begin(), specs.end(), [&](const auto& s) { return s.name == parameter.name; });
+    parameter.value = load_parameter(sources[static_cast<size_t>(spec - specs.begin())], *spec, *weights, config);
   }
   return slopes_of(*positions.bias, transformer);
 }

@@ -25,9 +25,9 @@ void add_keys(const formats::OrderedJson& from, formats::OrderedJson& to) {
 }  // namespace
 
 const Family& family_of_own() {
-  const auto found = std::find_if(families().begin(), families().end(),
-                                  [](const Family* family) { return family->folder.describe != nullptr; });
-  check(found != families().end(), "[model] no family describes models of this library");
+  const auto found =
+      std::find_if(families().begin(), families().end(), [](const Family* family) { return family->folder.is_own; });
+  check(found != families().end(), "[model] no family has the tensors of this library's folders");
   return **found;
 }
 

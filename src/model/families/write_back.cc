@@ -158,15 +158,18 @@ void FamilyFolder::write_config(const LanguageModel& model, bool as_float32, con
     }
   }
   const formats::JsonObject read(formats::parse_json(config_, file.string()), file.string() + ": ");
-  const LanguageModelConfig before = config_of(layout_, read, *weights_);
+  set_changes(config_of(layout_, read, *weights_), model.config(), json);
+  formats::write_json(file, json);
+}
+
+void set_changes(const LanguageModelConfig& read, const LanguageModelConfig& now, formats::OrderedJson& json) {
   formats::OrderedJson changes = formats::OrderedJson::object();
   for (const ConfigField& field : config_fields()) {
-    const OptionValue now = field.get(model.config());
-    if (now != field.get(before)) changes[std::string(field.name)] = formats::json_of(now);
+    const OptionValue value = field.get(now);
+    if (value != field.get(read)) changes[std::string(field.name)] = formats::json_of(value);
   }
   json.erase(kChangesKey);
   if (!changes.empty()) json[kChangesKey] = changes;
-  formats::write_json(file, json);
 }
 
 void apply_changes(const formats::JsonObject& file, LanguageModelConfig& config) {

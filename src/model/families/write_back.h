@@ -35,6 +35,8 @@ class FamilyFolder final : public Origin {
 };
 
 /// Fields that were changed here, such as the training length, stand under a key of ours in the family's config.json.
+/// `read` is the configuration that the file describes without them.
+void set_changes(const LanguageModelConfig& read, const LanguageModelConfig& now, formats::OrderedJson& json);
 void apply_changes(const formats::JsonObject& file, LanguageModelConfig& config);
 
 }  // namespace alibi::model

@@ -4,11 +4,13 @@
 // a new model is one with ALiBi. With gate_slopes = 0, w starts at random and b at 0.
 #include <algorithm>
 #include <cmath>
-#include <utility>
+#include <string>
 #include <vector>
 
+#include "core/check.h"
 #include "core/parallel.h"
 #include "model/field_table.h"
+#include "model/layers.h"
 #include "model/position.h"
 #include "nn/elementwise.h"
 #include "nn/linear.h"
@@ -29,7 +31,6 @@ class Gates : public PositionBias {
   }
 
   void declare(const VisitParameter& visit) override {
-    if (config_.layers == 0) return;
     const int64_t heads = config_.attention.heads;
     const bool as_alibi = kGateSlopes.of(config_) != 0;
     std::vector<float> start(static_cast<size_t>(heads), 0.0f);
@@ -37,13 +38,16 @@ class Gates : public PositionBias {
       start = slopes(config_.attention.heads, config_.attention.alibi_bias_max);
       for (float& m : start) m = static_cast<float>(-std::log(std::expm1(static_cast<double>(m))));  // of exp(-m)
     }
-    visit(bias_,
-          {.name = "gates.bias", .shape = {config_.layers, heads}, .start = Initializer::rows(std::move(start))});
-    if (kGateTokens.of(config_) == 0) return;
-    visit(weight_, {.name = "gates.weight",
-                    .shape = {config_.layers * heads, config_.d_model},
-                    .start = as_alibi ? Initializer::constant(0) : Initializer::linear(config_.d_model),
-                    .decays = true});
+    layers_.resize(static_cast<size_t>(config_.layers));
+    for (size_t layer = 0; layer < layers_.size(); ++layer) {
+      const std::string name = fmt::format("gates.{}", layer);
+      visit(layers_[layer].bias, {.name = name + ".bias", .shape = {heads}, .start = Initializer::rows(start)});
+      if (kGateTokens.of(config_) == 0) continue;
+      visit(layers_[layer].weight, {.name = name + ".weight",
+                                    .shape = {heads, config_.d_model},
+                                    .start = as_alibi ? Initializer::constant(0) : Initializer::linear(config_.d_model),
+                                    .decays = true});
+    }
   }
 
   bool bounds_evicted_keys() const override { return true; }
@@ -74,14 +78,14 @@ class Gates : public PositionBias {
       for (int64_t i = begin; i < end; ++i)
         d[i] /= 1 + std::exp(at[i]);  // the derivative of logsigmoid(z) is sigmoid(-z)
     });
-    Tensor dbias = bias_->gradient.slice(0, layer, layer + 1).reshape({heads});
-    if (weight_ == nullptr) {
-      for (int64_t i = 0; i < rows * heads; ++i) dbias.data<float>()[i % heads] += d[i];
+    const LinearLayer& gate = layers_[static_cast<size_t>(layer)];
+    if (gate.weight == nullptr) {
+      for (int64_t i = 0; i < rows * heads; ++i) gate.bias->gradient.data<float>()[i % heads] += d[i];
       return;
     }
     const Tensor input = as_float(x).reshape({rows, config_.d_model});
-    Tensor dinput = Tensor::empty(input.shape()), dweight = rows_of(weight_->gradient, layer);
-    nn::linear_backward(dlogits, input, rows_of(weight_->value, layer), &dinput, &dweight, &dbias);
+    Tensor dinput = Tensor::empty(input.shape());
+    nn::linear_backward(dlogits, input, gate.weight->value, &dinput, &gate.weight->gradient, &gate.bias->gradient);
     nn::add(dx, dinput, dx);
   }
 
@@ -95,11 +99,6 @@ class Gates : public PositionBias {
       for (int64_t i = begin; i < end; ++i) change(at[i]);
     });
   }
-  /// The rows of a layer.
-  Tensor rows_of(const Tensor& of_layers, int layer) const {
-    const int64_t heads = config_.attention.heads;
-    return of_layers.slice(0, layer * heads, (layer + 1) * heads);
-  }
   static Tensor as_float(const Tensor& x) {
     if (x.dtype() == DType::float32) return x;
     Tensor result = Tensor::empty(x.shape(), DType::float32);
@@ -110,16 +109,17 @@ class Gates : public PositionBias {
   Tensor logits(int layer, const Tensor& x) const {
     const int64_t heads = config_.attention.heads;
     Tensor result = Tensor::empty({x.size(0), x.size(1), heads});
-    const Tensor bias = as_float(bias_->value.slice(0, layer, layer + 1)).reshape({heads});
-    if (weight_ != nullptr) {
-      nn::linear(as_float(x), as_float(rows_of(weight_->value, layer)), &bias, result);
+    const LinearLayer& gate = layers_[static_cast<size_t>(layer)];
+    const Tensor bias = as_float(gate.bias->value);
+    if (gate.weight != nullptr) {
+      nn::linear(as_float(x), as_float(gate.weight->value), &bias, result);
     } else {
       for (int64_t i = 0; i < result.elements(); ++i) result.data<float>()[i] = bias.data<float>()[i % heads];
     }
     return result;
   }
 
-  Parameter *weight_ = nullptr, *bias_ = nullptr;  // [layers * heads, d_model], or null; [layers, heads]
+  std::vector<LinearLayer> layers_;  // [heads, d_model], without a weight if all tokens have the same gates; [heads]
 };
 
 }  // namespace
