@@ -47,16 +47,15 @@ void add_context_limits(Command& command, ContextOptions& options) {
                   if (wrong.empty()) options.eviction_tolerance = share;
                   return wrong;
                 });
-  command.value(
-      "--query-norm", "X",
-      "With gates: bound on the norm of later queries, which decides the keys to evict [that of the model's QK "
-      "norm or clamp, or 1.25 times the largest so far]",
-      [&options](const std::string& word) {
-        double norm = 0;
-        const std::string wrong = read_number(word, {.above = 0}, norm);
-        if (wrong.empty()) options.query_norm = norm;
-        return wrong;
-      });
+  command.value("--query-norm", "X",
+                "With gates: bound on the norm of later queries [that of the model's QK "
+                "norm or clamp, or 1.25 times the largest so far]",
+                [&options](const std::string& word) {
+                  double norm = 0;
+                  const std::string wrong = read_number(word, {.above = 0}, norm);
+                  if (wrong.empty()) options.query_norm = norm;
+                  return wrong;
+                });
   command.flag(
       "--exact", options.exact,
       "Stop with an error before evicted keys could have more weight than --eviction-tolerance (default: the rounding "
