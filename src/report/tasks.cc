@@ -82,7 +82,7 @@ TaskReach reach_of(const MethodResults& method) {
   return reach;
 }
 
-std::string reach_text(const TaskResults& task) {
+std::string reach_text(const TaskResults& task, bool farthest_only) {
   // Methods of the same reach share a sentence; the farthest comes first.
   std::map<std::pair<int64_t, int64_t>, std::vector<std::string>, std::greater<>> names;
   for (const MethodResults& method : task.methods) {
@@ -101,14 +101,17 @@ std::string reach_text(const TaskResults& task) {
                                   one ? "answers" : "answer", core::format_integer(distance),
                                   core::format_integer(length)));
     }
+    if (farthest_only) break;
   }
   return fmt::format("{}", fmt::join(parts, "; "));
 }
 
 std::vector<std::string> task_sentences(const CompareResults& results) {
+  constexpr size_t few = 2;  // with more tasks, the text beside each figure has the other methods
   std::vector<std::string> sentences;
   for (const TaskResults& task : results.tasks) {
-    sentences.push_back(fmt::format("{}: {}.", upper_first(task.task.name), reach_text(task)));
+    sentences.push_back(
+        fmt::format("{}: {}.", upper_first(task.task.name), reach_text(task, results.tasks.size() > few)));
   }
   return sentences;
 }

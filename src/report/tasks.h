@@ -21,8 +21,8 @@ struct TaskReach {
 TaskReach reach_of(const MethodResults& method);
 
 /// "alibi answers up to distance 64 in texts of up to 1,024 tokens", for all methods; the farthest comes first.
-std::string reach_text(const TaskResults& task);
-/// One sentence for each task.
+std::string reach_text(const TaskResults& task, bool farthest_only = false);
+/// One sentence for each task. With more than two tasks, it only names the methods that answer farthest.
 std::vector<std::string> task_sentences(const CompareResults& results);
 
 /// One row per task, one column per method: largest distance and largest length.

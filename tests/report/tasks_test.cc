@@ -80,6 +80,11 @@ TEST(ReportTasks, ThePageNamesTheFarthestFirst) {
       "64 in texts of up to 128 tokens; rotary answers up to distance 64 in texts of up to 64 tokens; none does not "
       "answer reliably at its training length.";
   EXPECT_EQ(task_sentences(results), std::vector<std::string>{expected});
+  CompareResults many = results;
+  many.tasks.insert(many.tasks.end(), 2, results.tasks.front());
+  EXPECT_EQ(
+      task_sentences(many),
+      std::vector<std::string>(3, "Recall: rotary+alibi answers up to distance 128 in texts of up to 128 tokens."));
   EXPECT_EQ(task_sentences(results_of({run_of("t5", {{64, 0}}), run_of("none", {{64, 0}})})),
             std::vector<std::string>{"Recall: t5 and none do not answer reliably at their training length."});
   const std::string page = report_html(results);
