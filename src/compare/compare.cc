@@ -221,7 +221,7 @@ TrainOptions Comparison::train_options(const RunResults& run) const {
   train.train_length = run.train_length;
   train.seed = run.seed;
   if (!run.task.name.empty()) {
-    return comparison::task_training(std::move(train), options_.task_tokens);
+    return comparison::task_training(train, options_.task_tokens);
   }
   for (const comparison::Tuning& tuning : tunings_) {
     if (name_of(tuning.method) == run.method) train.learning_rate = tuning.best();
