@@ -106,14 +106,12 @@ class Ramps {
   /// and the keys, so that no digits cancel. In a block on the diagonal there is no such key, and sharp gates are
   /// summed for each pair.
   Ramp with_gates(const Ramp& ramp, int64_t key, int64_t position) {
-    constexpr float sharp = 8;  // differences of smaller sums are precise enough
     const HeadDecay& decay = plan_.bias.decay;
     const int64_t last_key = key + block_rows - 1, from = last_key < position ? last_key : position;
     alignas(64) float queries[block_rows], keys[block_rows];
     gate_sums(decay, from, position, queries);
     gate_sums(decay, from, key, keys);
-    const float least = std::min(queries[block_rows - 1], keys[block_rows - 1]);
-    const bool by_pair = last_key > position && !(std::max(keys[0], 0.0f) - least < sharp);
+    const bool by_pair = last_key > position && differences_lose_digits(queries, keys);
     const __m512 inverse = _mm512_set1_ps(1 / plan_.factor);
     for (int64_t row = 0; row < block_rows; ++row) {
       if (by_pair) gate_sums(decay, key + row, position, queries);

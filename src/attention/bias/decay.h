@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "alibi/tensor.h"
@@ -50,6 +51,14 @@ class HeadDecay {
   const int32_t* documents_ = nullptr;             // to float64, whatever came before
   int64_t first_ = 0, keys_ = 0;
 };
+
+/// Whether differences of these sums, in log2 units, would lose digits: of a tile on the diagonal, which has no key
+/// between its queries and its keys to count from. Each pair is then summed by itself. The sums fall.
+inline bool differences_lose_digits(std::span<const float> of_queries, std::span<const float> of_keys) {
+  constexpr float precise_enough = 8;
+  const float least = std::min(of_queries.back(), of_keys.back());
+  return !(std::max(of_keys.front(), 0.0f) - least < precise_enough);
+}
 
 /// The gates of a call, or of the keys of a cache.
 class Decays {

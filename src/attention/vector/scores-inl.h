@@ -59,7 +59,6 @@ inline void fill_outside(const QueryBlock& block, int64_t key, TileBiases& biase
 /// sharp gates are summed for each pair.
 inline void add_gates(const QueryBlock& block, int64_t key, TileBiases& biases) {
   constexpr double unit = std::numbers::log2e;
-  constexpr float sharp = 8;  // differences of smaller sums are precise enough
   const Floats f;
   const HeadDecay& decay = block.bias.decay;
   const int64_t last_key = key + key_rows - 1, base = std::min(last_key, block.position);
@@ -67,8 +66,7 @@ inline void add_gates(const QueryBlock& block, int64_t key, TileBiases& biases) 
   HWY_ALIGN float keys[key_rows];
   decay.sums(base, block.position, query_rows, unit, rows);
   decay.sums(base, key, key_rows, unit, keys);
-  const float least = std::min(rows[query_rows - 1], keys[key_rows - 1]);
-  const bool by_pair = last_key > block.position && !(std::max(keys[0], 0.0f) - least < sharp);
+  const bool by_pair = last_key > block.position && differences_lose_digits(rows, keys);
   for (int64_t y = 0; y < key_rows; ++y) {
     HWY_ALIGN float between[query_rows];
     if (by_pair) decay.sums(key + y, block.position, query_rows, unit, between);
