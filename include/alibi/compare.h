@@ -75,7 +75,7 @@ struct CompareStatus {
 /// Default options of a preset (tokens, rate, batch), for the caller to change.
 ALIBI_API CompareOptions compare_defaults(const std::string& preset);
 
-/// The names of the synthetic tasks; docs/reference/evaluation.md#tasks describes them.
+/// The names of the synthetic tasks; docs/reference/evaluation.md describes them under Tasks.
 ALIBI_API std::vector<std::string> task_names();
 
 /// The precision of the comparison in this folder, if there is one. A call that continues it must give this precision;
