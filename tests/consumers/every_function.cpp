@@ -481,6 +481,7 @@ void language_model(const std::filesystem::path& folder) {
   expect(config_values(applied).size() > 20, "fields of a model");
 
   CompareOptions compared = compare_defaults("tiny");
+  expect(task_names().size() > 3, "the names of tasks");
   std::filesystem::create_directory(folder / "text");
   for (const char* name : {"a.txt", "b.txt"}) {
     FILE* file = std::fopen((folder / "text" / name).c_str(), "w");
