@@ -75,7 +75,7 @@ Context GenerateBench::filled(int64_t context) {
     }
     cache = std::move(all);
   }
-  state.pass.position = context;
+  state.session.position = context;
   return result;
 }
 

@@ -27,7 +27,7 @@ LayerStates layer_states(const LanguageModel& model, const Tensor& ids, std::spa
   };
   LayerStates result;
   model::Pass pass;
-  pass.position_scale = model::position_scale(model, length);
+  pass.sequences.together.position_scale = model::position_scale(model, length);
   pass.on_stream = [&](const Tensor& stream) { result.states.push_back(rows_of(stream)); };
   result.states.push_back(rows_of(model::hidden(model, ids, pass)));
   if (model.config().transformer.attention.causal) result.logits = model::logits(model, result.states.back());

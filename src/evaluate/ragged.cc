@@ -63,24 +63,24 @@ void each_hidden(const LanguageModel& model, std::span<const EncoderInput> input
       continue;
     }
     std::vector<int32_t> ids, types;
-    pass.cu_seqlens = {0};
-    pass.position_scale = model::position_scale(model, length(order[begin]));
+    pass.sequences.cu_seqlens = {0};
+    pass.sequences.together.position_scale = model::position_scale(model, length(order[begin]));
     do {
       const EncoderInput& input = inputs[order[at]];
       ids.insert(ids.end(), input.ids.begin(), input.ids.end());
       types.insert(types.end(), input.token_types.begin(), input.token_types.end());
       types.resize(ids.size());
-      pass.cu_seqlens.push_back(static_cast<int32_t>(ids.size()));
+      pass.sequences.cu_seqlens.push_back(static_cast<int32_t>(ids.size()));
       ++at;
       // With dynamic interpolation the slopes depend on the length of the text.
     } while (at < order.size() && std::ssize(ids) + length(order[at]) <= options.batch_tokens &&
              (!model.interpolation().dynamic || length(order[at]) == length(order[begin])));
     const Tensor token_types = Tensor::from(types, {std::ssize(types)});
-    pass.token_types = &token_types;
+    pass.sequences.token_types = &token_types;
     const Tensor states = model::hidden(model, Tensor::from(ids, {1, std::ssize(ids)}), pass);
     const int64_t width = states.size(2);
     for (size_t i = begin; i < at; ++i) {
-      const int64_t first = pass.cu_seqlens[i - begin], last = pass.cu_seqlens[i - begin + 1];
+      const int64_t first = pass.sequences.cu_seqlens[i - begin], last = pass.sequences.cu_seqlens[i - begin + 1];
       use({static_cast<int64_t>(order[i]), 0, last - first,
            states.slice(1, first, last).reshape({last - first, width})});
     }

@@ -268,11 +268,12 @@ void Block::limit_and_normalize_backward(BlockProducts& products, Tensor& dqkv, 
   }
 }
 
-AttentionOptions Block::attention_options(const Pass& pass, const Pass& text, const Tensor& x) const {
-  AttentionOptions options = text.biases[text.biases.size() == 1 ? 0 : static_cast<size_t>(layer_)];
+AttentionOptions Block::attention_options(Pass& pass, size_t index, const Tensor& x) const {
+  const std::vector<AttentionOptions>& biases = pass.sequences.session(index).biases;
+  AttentionOptions options = biases[biases.size() == 1 ? 0 : static_cast<size_t>(layer_)];
   if (x.defined()) positions_.bias->add_input(layer_, x, options);
   if (sinks_ != nullptr) options.sinks = sinks_->value.to_floats();
-  options.cu_seqlens_q = options.cu_seqlens_k = text.cu_seqlens;
+  options.cu_seqlens_q = options.cu_seqlens_k = pass.sequences.offsets();
   // Keys with less weight than this would be lost in bfloat16 rounding.
   if (pass.memory.mode.precision == Precision::bf16 && options.tolerance > 0) {
     options.tolerance = std::max(options.tolerance, 0x1p-11f);
@@ -292,35 +293,38 @@ void Block::attend(const Tensor& normed, Pass& pass) const {
   const Heads heads = split(products, pass);
   Tensor attended = products.attended.reshape(heads.q.shape());
   const Tensor x = normed.reshape({pass.memory.batch, pass.memory.length, config_.d_model});
-  if (pass.sequences.empty()) return attend_text(x, heads, attended, pass, pass);
+  Sequences& sequences = pass.sequences;
   const auto attend_one = [&](size_t i) {
-    const Heads part{part_of(pass, heads.q, i), part_of(pass, heads.k, i), part_of(pass, heads.v, i)};
-    attend_text(part_of(pass, x, i), part, part_of(pass, attended, i), pass, *pass.sequences[i]);
+    const Heads part{sequences.part(heads.q, i), sequences.part(heads.k, i), sequences.part(heads.v, i)};
+    attend_session(sequences.part(x, i), part, sequences.part(attended, i), pass, i);
   };
+  const size_t count = sequences.session_count();
+  if (count == 1) return attend_one(0);
   // Attention of many tokens is divided among the threads. Sequences with few tokens are divided among them instead.
   std::vector<size_t> short_ones;
-  for (size_t i = 0; i < pass.sequences.size(); ++i) {
-    const bool is_short = part_of(pass, heads.q, i).size(1) <= most_decoded;
+  for (size_t i = 0; i < count; ++i) {
+    const bool is_short = sequences.part(heads.q, i).size(1) <= most_decoded;
     is_short && !pass.on_attention ? short_ones.push_back(i) : attend_one(i);
   }
   core::parallel_for(std::ssize(short_ones), [&](int64_t task) { attend_one(short_ones[static_cast<size_t>(task)]); });
 }
 
-void Block::attend_text(const Tensor& x, const Heads& heads, Tensor attended, Pass& pass, Pass& text) const {
-  each_sequence(text, {heads.q, heads.k}, [&](std::span<Tensor> parts) {
-    for (Tensor& part : parts) positions_.rotation->rotate(part, text.position, text.position_scale);
+void Block::attend_session(const Tensor& x, const Heads& heads, Tensor attended, Pass& pass, size_t index) const {
+  const Session& session = pass.sequences.session(index);
+  pass.sequences.each({heads.q, heads.k}, [&](std::span<Tensor> sequence) {
+    for (Tensor& part : sequence) positions_.rotation->rotate(part, session.position, session.position_scale);
   });
-  const AttentionOptions options = attention_options(pass, text, x);
+  const AttentionOptions options = attention_options(pass, index, x);
   if (pass.on_attention) pass.on_attention(heads.q, heads.k, heads.v, options);
-  if (!text.caches.empty()) {
-    KvCache& cache = text.caches[static_cast<size_t>(layer_)];
+  if (!session.caches.empty()) {
+    KvCache& cache = session.caches[static_cast<size_t>(layer_)];
     cache.append(heads.k, heads.v, options.log_decay);
-    if (text.position > 0 ||
-        text.eviction != nullptr) {  // otherwise the cache contains only the keys that were just appended
+    if (session.position > 0 ||
+        session.eviction != nullptr) {  // otherwise the cache contains only the keys that were just appended
       AttentionOptions cached = options;
       cached.log_decay.reset();  // the cache has the gates
       AttentionState state;
-      AttentionState* wanted = text.eviction != nullptr ? &state : nullptr;
+      AttentionState* wanted = session.eviction != nullptr ? &state : nullptr;
       const bool few = heads.q.size(1) <= most_decoded || cache.dtype() != heads.q.dtype();
       if (few) {
         attention_decode(heads.q, cache, cached, attended, wanted);
@@ -328,14 +332,14 @@ void Block::attend_text(const Tensor& x, const Heads& heads, Tensor attended, Pa
         cache.own();  // contiguous memory is faster when many queries read it
         cached_attention(heads.q, cache, cached, attended, wanted);
       }
-      if (wanted != nullptr) text.eviction->attended(layer_, heads.q, cache, cached, state.lse);
+      if (wanted != nullptr) session.eviction->attended(layer_, heads.q, cache, cached, state.lse);
       return;
     }
   }
   const bool kept = pass.memory.mode.keep != Keep::nothing;
   BlockProducts& products = pass.memory.products_of(layer_);
-  if (pass.ranks != nullptr) {
-    attention_over_ranks(*pass.ranks, pass.sequence_length, heads.q, heads.k, heads.v, options, attended,
+  if (pass.division.ranks != nullptr) {
+    attention_over_ranks(*pass.division.ranks, pass.division.length, heads.q, heads.k, heads.v, options, attended,
                          kept ? &products.divided : nullptr);
     return;
   }
@@ -353,22 +357,22 @@ void Block::attention_backward(const Tensor& dbranch, Pass& pass) const {
   const Shape& per_head = heads.q.shape();
   const Tensor dout = scratch.dattended.reshape(per_head), out = products.attended.reshape(per_head);
   const Tensor x = scratch.normed.reshape({pass.memory.batch, pass.memory.length, config_.d_model});
-  const AttentionOptions options = attention_options(pass, pass, x);
+  const AttentionOptions options = attention_options(pass, 0, x);
   BiasSums sums = positions_.bias->sums(layer_, options);
   const auto given = [](Tensor& sum) { return sum.defined() ? &sum : nullptr; };
   const AttentionBiasGradients wanted{.dtable = given(sums.dtable),
                                       .dslopes = given(sums.dslopes),
                                       .dsinks = sinks_ != nullptr ? &sinks_->gradient : nullptr,
                                       .dlog_decay = given(sums.dlog_decay)};
-  if (pass.ranks != nullptr) {
-    attention_over_ranks_backward(*pass.ranks, pass.sequence_length, dout, heads.q, heads.k, heads.v, out,
+  if (pass.division.ranks != nullptr) {
+    attention_over_ranks_backward(*pass.division.ranks, pass.division.length, dout, heads.q, heads.k, heads.v, out,
                                   products.divided, options, dheads.q, dheads.k, dheads.v, wanted);
   } else {
     alibi::attention_backward(dout, heads.q, heads.k, heads.v, out, products.attention, options, dheads.q, dheads.k,
                               dheads.v, wanted);
   }
-  positions_.rotation->rotate_backward(dheads.q, pass.position);
-  positions_.rotation->rotate_backward(dheads.k, pass.position);
+  positions_.rotation->rotate_backward(dheads.q, pass.sequences.together.position);
+  positions_.rotation->rotate_backward(dheads.k, pass.sequences.together.position);
   limit_and_normalize_backward(products, scratch.dqkv, scratch.dattended);
   qkv_.backward(scratch.dqkv, scratch.normed, scratch.dnormed);
   positions_.bias->backward(layer_, sums, x, scratch.dnormed);

@@ -77,7 +77,7 @@ class Block {
   void project(Pass& pass, Tensor& qkv) const;
   void project_keys(Pass& pass, Tensor& keys) const;
   /// The options of attention, with the bias of this layer that does not depend on the tokens.
-  AttentionOptions attention_options(const Pass& pass) const { return attention_options(pass, pass, {}); }
+  AttentionOptions attention_options(Pass& pass) const { return attention_options(pass, 0, {}); }
   /// For each head a bound of the norms of its queries, from their norm or their clamp; +infinity if there is neither.
   std::vector<double> query_norms() const;
   /// What follows on attention.
@@ -99,12 +99,12 @@ class Block {
   /// Converts dqkv from the gradient of the inputs of attention to the gradient of the product. Overwrites `memory` [R,
   /// C] and the normalized queries and keys.
   void limit_and_normalize_backward(BlockProducts& products, Tensor& dqkv, const Tensor& memory) const;
-  /// The options of attention in the pass of a sequence with the normalized input x [B, T, C].
-  AttentionOptions attention_options(const Pass& pass, const Pass& text, const Tensor& x) const;
+  /// The options of attention for the session of this index, with its normalized input x [B, T, C].
+  AttentionOptions attention_options(Pass& pass, size_t index, const Tensor& x) const;
   /// The part that recomputation repeats: normed -> products.attended, and the first half of the feed-forward layer.
   void attend(const Tensor& normed, Pass& pass) const;
-  /// attend() for rows x of the layer's normalized input, at one position in their sequences, which `text` gives.
-  void attend_text(const Tensor& x, const Heads& heads, Tensor attended, Pass& pass, Pass& text) const;
+  /// attend() for the session of this index, with its normalized input x [B, T, C].
+  void attend_session(const Tensor& x, const Heads& heads, Tensor attended, Pass& pass, size_t index) const;
   void feed_forward(const Tensor& normed, Tensor& y, Pass& pass) const;
   /// Both functions write the gradient of the norm's output to scratch.dnormed.
   void feed_forward_backward(const Tensor& dbranch, Pass& pass) const;

@@ -66,15 +66,13 @@ void Context::State::begin() {
                                                                             .query_norms = query_norms,
                                                                             .exact = options.exact});
   }
-  pass.caches = caches;
-  pass.eviction = eviction.get();
-  pass.position = 0;
+  session = {.caches = caches, .eviction = eviction.get()};
   window_evicted_at = 0;
 }
 
 void Context::State::make_room(int64_t tokens) {
   if (eviction) return eviction->make_room(caches, tokens);
-  const int64_t position = pass.position, begin = position - config.attention.sliding_window + 1;
+  const int64_t position = session.position, begin = position - config.attention.sliding_window + 1;
   if (config.attention.sliding_window == 0 || begin <= 0 || caches.empty() ||
       caches.front().capacity() >= position + tokens)
     return;
@@ -91,7 +89,7 @@ Context::~Context() = default;
 Context::Context(Context&&) noexcept = default;
 Context& Context::operator=(Context&&) noexcept = default;
 
-int64_t Context::position() const { return state_->pass.position; }
+int64_t Context::position() const { return state_->session.position; }
 DType Context::dtype() const { return state_->dtype; }
 
 int64_t Context::bytes() const {
@@ -116,9 +114,7 @@ Context Context::fork() const {
   copy->query_norms = state_->query_norms;
   for (const KvCache& cache : state_->caches) copy->caches.push_back(cache.fork());
   if (state_->eviction) copy->eviction = std::make_unique<kernels::Eviction>(*state_->eviction);
-  copy->pass.caches = copy->caches;
-  copy->pass.eviction = copy->eviction.get();
-  copy->pass.position = state_->pass.position;
+  copy->session = {.position = position(), .caches = copy->caches, .eviction = copy->eviction.get()};
   copy->window_evicted_at = state_->window_evicted_at;
   return Context(std::move(copy));
 }
@@ -127,7 +123,7 @@ void Context::State::cut(int64_t position) {
   if (position == 0 && eviction && earliest() == 0) return begin();
   position = std::max(position, earliest());
   for (KvCache& cache : caches) cache.truncate(std::min(cache.length(), position));
-  pass.position = position;
+  session.position = position;
 }
 
 void Context::rewind(int64_t position) {
@@ -151,16 +147,25 @@ EvictionCertificate Context::certificate() const {
 
 namespace {
 
-/// Collects the passes of the contexts, and the position that each had before.
-class Passes {
+/// What several contexts read together. If it is not complete at the end, the contexts return to where they were.
+class Reading {
  public:
-  explicit Passes(const LanguageModel& model) : model_(model) {}
+  Reading(const LanguageModel& model, model::PassMemory& memory) : model_(model), memory_(memory) {
+    pass_.memory = std::exchange(memory, {});
+  }
+  ~Reading() {
+    memory_ = std::move(pass_.memory);
+    for (size_t i = 0; i < states_.size() && !complete_; ++i) states_[i]->cut(begins_[i]);
+  }
+  Reading(const Reading&) = delete;
+  Reading& operator=(const Reading&) = delete;
 
+  /// The context will read this number of tokens, in one or more passes.
   void add(Context& context, int64_t tokens) {
     const TransformerConfig& config = model_.config().transformer;
     core::StateOf<Context>& state = core::state_of(context);
     check(&core::state_of(model_) == state.model, "[context] it was made for another model");
-    const int64_t begin = state.pass.position;
+    const int64_t begin = state.session.position;
     check(!state.end || tokens <= *state.end - begin,
           "[context] {} positions end at {}, the text goes to {}; no {} model runs past that", name_of(config.position),
           state.end.value_or(0), begin + tokens, name_of(config.position));
@@ -170,25 +175,39 @@ class Passes {
         "[context] dynamic interpolation of rotary positions needs the whole text in one call, and {} tokens came "
         "before; give a factor",
         begin);
-    check(std::find(all.begin(), all.end(), &state.pass) == all.end(),
+    check(std::find(states_.begin(), states_.end(), &state) == states_.end(),
           "[context] a context is given twice; each row needs one of its own, which fork() makes");
-    all.push_back(&state.pass);
     states_.push_back(&state);
     begins_.push_back(begin);
-    state.pass.position_scale = model::position_scale(model_, begin + tokens);
-  }
-  void make_room(size_t index, int64_t tokens) { states_[index]->make_room(tokens); }
-  /// Returns all contexts to the position that they had when they were added.
-  void cut() {
-    for (size_t i = 0; i < states_.size(); ++i) states_[i]->cut(begins_[i]);
+    pass_.sequences.sessions.push_back(&state.session);
+    state.session.position_scale = model::position_scale(model_, begin + tokens);
   }
 
-  std::vector<model::Pass*> all;
+  /// One pass over the next tokens of all contexts: rows(i) for the context i. Returns the final states [tokens of all
+  /// rows, d_model].
+  template <class Rows>
+  Tensor pass(const Rows& rows) {
+    std::vector<int32_t> ids;
+    pass_.sequences.cu_seqlens = {0};
+    for (size_t i = 0; i < states_.size(); ++i) {
+      const std::span<const int32_t> row = rows(i);
+      states_[i]->make_room(std::ssize(row));
+      ids.insert(ids.end(), row.begin(), row.end());
+      pass_.sequences.cu_seqlens.push_back(static_cast<int32_t>(ids.size()));
+    }
+    const Tensor states = model::hidden(model_, Tensor::from(ids, {1, std::ssize(ids)}), pass_);
+    for (size_t i = 0; i < states_.size(); ++i) states_[i]->session.position += std::ssize(rows(i));
+    return states.reshape({std::ssize(ids), states.size(2)});
+  }
+  void complete() { complete_ = true; }
 
  private:
   const LanguageModel& model_;
+  model::PassMemory& memory_;  // the caller's
+  model::Pass pass_;
   std::vector<core::StateOf<Context>*> states_;
   std::vector<int64_t> begins_;
+  bool complete_ = false;
 };
 
 }  // namespace
@@ -200,62 +219,38 @@ int64_t model::most_tokens(const Context& context) {
 
 void model::read(const LanguageModel& model, const Tensor& ids, std::span<Context* const> contexts,
                  const model::UseStates& use) {
-  Passes passes(model);
-  const int64_t batch = ids.size(0), length = ids.size(1);
-  check(batch == std::ssize(contexts), "[context] ids have shape {}, expected a row for each of {} contexts",
-        to_string(ids.shape()), contexts.size());
+  const int64_t batch = ids.size(0), length = ids.size(1), width = model.config().transformer.d_model;
+  check(batch == std::ssize(contexts) && batch > 0,
+        "[context] ids have shape {}, expected a row for each of {} contexts", to_string(ids.shape()), contexts.size());
+  const core::KeepMemory keep;
+  Reading reading(model, core::state_of(*contexts.front()).memory);
   int64_t most = std::max<int64_t>(1, tokens_at_a_time / batch);
   for (Context* const context : contexts) {
-    passes.add(*context, length);
+    reading.add(*context, length);
     most = std::min(most, most_tokens(*context));
   }
-  const core::KeepMemory keep;
-  // A single sequence uses its own pass. Several sequences share the memory of the first one.
-  model::Pass together;
-  together.sequences = passes.all;
-  model::Pass& pass = batch == 1 ? *passes.all.front() : together;
-  if (batch > 1) together.memory = std::exchange(passes.all.front()->memory, {});
-  try {
-    for (int64_t first = 0, tokens = 0; first < length; first += tokens) {
-      tokens = std::min(most, length - first);
-      for (size_t i = 0; i < contexts.size(); ++i) passes.make_room(i, tokens);
-      const Tensor piece = ids.slice(1, first, first + tokens);
-      const Tensor states = model::hidden(model, batch > 1 && tokens < length ? piece.clone() : piece, pass);
-      use(first, states);
-      for (model::Pass* const text : passes.all) text->position += tokens;
-    }
-  } catch (...) {
-    passes.cut();
-    throw;
+  const std::span<const int32_t> all(ids.data<int32_t>(), static_cast<size_t>(batch * length));
+  for (int64_t first = 0, tokens = 0; first < length; first += tokens) {
+    tokens = std::min(most, length - first);
+    const Tensor states = reading.pass([&](size_t row) {
+      return all.subspan(row * static_cast<size_t>(length) + static_cast<size_t>(first), static_cast<size_t>(tokens));
+    });
+    use(first, states.reshape({batch, tokens, width}));
   }
-  if (batch > 1) passes.all.front()->memory = std::move(together.memory);
+  reading.complete();
 }
 
 Tensor model::read_ragged(const LanguageModel& model, std::span<const RaggedRow> rows, PassMemory& memory) {
-  Passes passes(model);
-  std::vector<int32_t> ids;
-  model::Pass together;
-  together.cu_seqlens = {0};
-  for (const auto& [context, more] : rows) {
-    const int64_t tokens = std::ssize(more), most = most_tokens(*context);
-    check(tokens >= 1 && tokens <= most, "[context] a row of a pass has {} tokens, expected 1 to {}", tokens, most);
-    passes.add(*context, tokens);
-    ids.insert(ids.end(), more.begin(), more.end());
-    together.cu_seqlens.push_back(static_cast<int32_t>(ids.size()));
-  }
   const core::KeepMemory keep;
-  together.sequences = passes.all;
-  together.memory = std::exchange(memory, {});
-  try {
-    for (size_t i = 0; i < rows.size(); ++i) passes.make_room(i, std::ssize(rows[i].ids));
-    const Tensor states = model::hidden(model, Tensor::from(ids, {1, std::ssize(ids)}), together);
-    for (size_t i = 0; i < rows.size(); ++i) passes.all[i]->position += std::ssize(rows[i].ids);
-    memory = std::move(together.memory);
-    return states.reshape({std::ssize(ids), states.size(2)});
-  } catch (...) {
-    passes.cut();
-    throw;
+  Reading reading(model, memory);
+  for (const auto& [context, ids] : rows) {
+    const int64_t tokens = std::ssize(ids), most = most_tokens(*context);
+    check(tokens >= 1 && tokens <= most, "[context] a row of a pass has {} tokens, expected 1 to {}", tokens, most);
+    reading.add(*context, tokens);
   }
+  Tensor states = reading.pass([&](size_t row) { return rows[row].ids; });
+  reading.complete();
+  return states;
 }
 
 }  // namespace alibi

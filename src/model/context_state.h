@@ -25,7 +25,8 @@ struct [[gnu::visibility("hidden")]] Context::State {
   std::vector<double> query_norms;  // [layers * heads]: bounds that eviction may use; empty if there are none
   std::vector<KvCache> caches;
   std::unique_ptr<kernels::Eviction> eviction;  // null if no keys are evicted
-  model::Pass pass;  // its memory is reused from call to call; its position is the position of the context
+  model::Session session;
+  model::PassMemory memory;  // reused from call to call
 
   int64_t window_evicted_at = 0;  // position at which keys outside the window were last evicted
 

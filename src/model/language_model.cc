@@ -145,7 +145,7 @@ Tensor model::hidden(const LanguageModel& model, const Tensor& ids, model::Pass&
   core::StateOf<LanguageModel>::check_ids(ids, "language model");
   const int64_t batch = ids.size(0), length = ids.size(1), width = model.config().transformer.d_model;
   Tensor embedded = Tensor::empty({batch * length, width}, DType::float32);
-  embed_ids(model, ids.reshape({batch * length}), pass.token_types, embedded);
+  embed_ids(model, ids.reshape({batch * length}), pass.sequences.token_types, embedded);
   const Tensor x = embedded.reshape({batch, length, width});
   return core::state_of(transformer_of(model)).forward(x, model::Keep::nothing, pass);
 }
@@ -158,9 +158,7 @@ void model::on_layer_gradients(LanguageModel& model, std::function<void(int laye
   core::state_of(core::state_of(model).transformer).on_layer_gradients = std::move(call);
 }
 void model::divide_sequences(LanguageModel& model, const SequenceRanks* ranks, int64_t length) {
-  core::StateOf<Transformer>& state = core::state_of(core::state_of(model).transformer);
-  state.ranks = ranks;
-  state.sequence_length = length;
+  core::state_of(core::state_of(model).transformer).division = {ranks, length};
 }
 
 Tensor model::classify(const LanguageModel& model, const Tensor& states) {
@@ -191,7 +189,7 @@ const Interpolation& LanguageModel::interpolation() const { return state_->inter
 
 Tensor LanguageModel::hidden(const Tensor& ids) const {
   model::Pass pass;
-  if (ids.axes() == 2) pass.position_scale = model::position_scale(*this, ids.size(1));
+  if (ids.axes() == 2) pass.sequences.together.position_scale = model::position_scale(*this, ids.size(1));
   return alibi::model::hidden(*this, ids, pass);
 }
 

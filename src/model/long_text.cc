@@ -57,8 +57,8 @@ class LongPass {
         is_in_memory_(2 * length_ * config_.d_model * int64_t{sizeof(float)} <= text.memory),
         stored_(length_, config_.d_model, is_in_memory_),
         next_(length_, config_.d_model, is_in_memory_) {
-    pass_.position_scale = position_scale(model, length_);
-    pass_.biases = biases_of(*transformer_.positions.bias, config_, pass_, length_);
+    session_.position_scale = position_scale(model, length_);
+    session_.biases = biases_of(*transformer_.positions.bias, config_, session_, length_);
   }
 
   /// Calls run(first) for each chunk, with the memory of the pass for its rows.
@@ -192,7 +192,7 @@ class LongPass {
   }
 
   void rotate(Tensor& x, int64_t first) const {
-    transformer_.positions.rotation->rotate(x, first, pass_.position_scale);
+    transformer_.positions.rotation->rotate(x, first, session_.position_scale);
   }
 
   /// Moves the rows that are held so that those before `end` have room after them.
@@ -225,6 +225,7 @@ class LongPass {
   bool is_in_memory_;
   StoredStates stored_, next_;
   Pass pass_;
+  Session& session_ = pass_.sequences.together;
   Tensor held_rows_;  // [rows, (H + 2K) * D]: queries, keys and values of the tokens from base_ on
   int64_t base_ = 0;
   Range held_;  // tokens whose rows are computed
@@ -238,7 +239,7 @@ bool has_long_texts(const LanguageModel& model) {
   if (config.layers == 0) return false;
   const auto& state = core::state_of(transformer_of(model));
   if (!state.positions.bias->bounds_far_keys()) return false;
-  const std::vector<AttentionOptions> biases = biases_of(*state.positions.bias, config, Pass(), 1);
+  const std::vector<AttentionOptions> biases = biases_of(*state.positions.bias, config, Session(), 1);
   return std::all_of(biases.begin(), biases.end(), FarKeys::are_bounded);
 }
 

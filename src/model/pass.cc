@@ -15,20 +15,20 @@ void reuse(Tensor& tensor, const Shape& shape, DType dtype) {
 
 }  // namespace
 
-void each_sequence(const Pass& pass, std::vector<Tensor> tensors, const std::function<void(std::span<Tensor>)>& run) {
-  if (pass.cu_seqlens.empty()) return run(tensors);
-  std::vector<Tensor> parts(tensors.size());
-  for (size_t i = 0; i + 1 < pass.cu_seqlens.size(); ++i) {
-    for (size_t t = 0; t < tensors.size(); ++t)
-      parts[t] = tensors[t].slice(1, pass.cu_seqlens[i], pass.cu_seqlens[i + 1]);
-    run(parts);
-  }
+Tensor Sequences::part(const Tensor& tensor, size_t index) const {
+  if (sessions.size() <= 1) return tensor;
+  const auto row = static_cast<int64_t>(index);
+  return cu_seqlens.empty() ? tensor.slice(0, row, row + 1) : tensor.slice(1, cu_seqlens[index], cu_seqlens[index + 1]);
 }
 
-Tensor part_of(const Pass& pass, const Tensor& tensor, size_t index) {
-  const auto row = static_cast<int64_t>(index);
-  if (pass.cu_seqlens.empty()) return tensor.slice(0, row, row + 1);
-  return tensor.slice(1, pass.cu_seqlens[index], pass.cu_seqlens[index + 1]);
+void Sequences::each(std::vector<Tensor> parts, const std::function<void(std::span<Tensor>)>& run) const {
+  const std::vector<int32_t> at = offsets();
+  if (at.empty()) return run(parts);
+  std::vector<Tensor> sequence(parts.size());
+  for (size_t i = 0; i + 1 < at.size(); ++i) {
+    for (size_t t = 0; t < parts.size(); ++t) sequence[t] = parts[t].slice(1, at[i], at[i + 1]);
+    run(sequence);
+  }
 }
 
 const Tensor& PassMemory::first() const {

@@ -70,27 +70,47 @@ using AttentionObserver =
 /// Uses of dropout. Each has its own random numbers.
 enum class Draw : uint64_t { attention_weights, attention_output, feed_forward, activation, embedding };
 
-struct Pass {
-  int64_t position = 0;  ///< position of the first token
-  std::span<KvCache> caches =
-      {};  ///< one for each layer: keys and values of the preceding tokens, which grow; empty without a cache
+/// A text from pass to pass, or several texts that have equal positions.
+struct Session {
+  int64_t position = 0;            ///< position of the next token
+  std::span<KvCache> caches = {};  ///< one for each layer, with the keys and values before it; empty without a cache
   kernels::Eviction* eviction = nullptr;  ///< called after each layer's attention over a cache
   float position_scale = 1;               ///< factor of ALiBi's distances or rotary's positions (Interpolation)
-  /// If not empty, each sequence of the batch has its own position, caches, eviction and position scale, which replace
-  /// those above.
-  std::span<Pass* const> sequences = {};
-  /// Inference: offsets [number of sequences + 1] of separate sequences that lie end to end in a batch of one row;
-  /// empty: each row is a sequence.
+  /// Options that the position method sets for attention: one for all layers, or one for each. Each pass sets them
+  /// before its first layer.
+  std::vector<AttentionOptions> biases = {};
+};
+
+/// The sequences that a pass reads: the rows of its batch, or if there are offsets cu_seqlens [number of sequences +
+/// 1], sequences that lie end to end in a batch of one row.
+struct Sequences {
+  Session together;                     ///< of all sequences
+  std::vector<Session*> sessions = {};  ///< if not empty: one for each sequence, instead of `together`
   std::vector<int32_t> cu_seqlens = {};
   const Tensor* token_types = nullptr;  ///< encoders: int32 like the ids; null: all are 0
-  /// Options that the position method sets for attention: one for all layers, or one for each. Set before the first
-  /// layer.
-  std::vector<AttentionOptions> biases;
-  std::optional<StepSeed> seed;  ///< training: the random numbers of dropout; absent: no dropout
-  /// Training: the ranks that divide each sequence, and the length of the whole sequences, of which the input has this
-  /// rank's shard; `position` is its first row. Null: the input has whole sequences.
+
+  /// Attention is called once for each session.
+  size_t session_count() const { return sessions.empty() ? 1 : sessions.size(); }
+  Session& session(size_t index) { return sessions.empty() ? together : *sessions[index]; }
+  /// The part of a tensor [B, T, ...] that belongs to session(index).
+  Tensor part(const Tensor& tensor, size_t index) const;
+  /// Offsets of the sequences in a part; empty: each row is one.
+  std::vector<int32_t> offsets() const { return sessions.empty() ? cu_seqlens : std::vector<int32_t>(); }
+  /// Calls `run` with a part, or with the sequences of it that lie end to end.
+  void each(std::vector<Tensor> parts, const std::function<void(std::span<Tensor>)>& run) const;
+};
+
+/// Training: the ranks that divide each sequence, and the length of the whole sequences, of which the input has this
+/// rank's shard. Null: the input has whole sequences.
+struct SequenceDivision {
   const SequenceRanks* ranks = nullptr;
-  int64_t sequence_length = 0;
+  int64_t length = 0;
+};
+
+struct Pass {
+  Sequences sequences;
+  std::optional<StepSeed> seed;  ///< training: the random numbers of dropout; absent: no dropout
+  SequenceDivision division;
   AttentionObserver on_attention;  ///< receives the inputs of each layer's attention, first layer first
   std::function<void(const Tensor& stream)> on_stream;  ///< inference: see ResidualStream::on_stream
   PassMemory memory;
@@ -101,13 +121,6 @@ struct Pass {
                                                             static_cast<uint64_t>(what)))};
   }
 };
-
-/// Calls `run` with the tensors [B, T, ...], or with their parts for each sequence that lies end to end with others.
-/// The sequences share the position of the pass.
-void each_sequence(const Pass& pass, std::vector<Tensor> tensors, const std::function<void(std::span<Tensor>)>& run);
-
-/// The part of a tensor [B, T, ...] that belongs to pass.sequences[index].
-Tensor part_of(const Pass& pass, const Tensor& tensor, size_t index);
 
 /// The scale of positions for the model's interpolation and a text of this number of tokens.
 float position_scale(const LanguageModel& model, int64_t length);

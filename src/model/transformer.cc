@@ -25,10 +25,10 @@ Tensor checked_input(const Tensor& x, const TransformerConfig& config, DType typ
 }  // namespace
 
 std::vector<AttentionOptions> model::biases_of(const PositionBias& bias, const TransformerConfig& config,
-                                               const Pass& text, int64_t tokens) {
-  int64_t distances = std::max<int64_t>(1, text.position + tokens);
+                                               const Session& session, int64_t tokens) {
+  int64_t distances = std::max<int64_t>(1, session.position + tokens);
   if (config.attention.sliding_window > 0) distances = std::min(distances, config.attention.sliding_window);
-  std::vector<AttentionOptions> biases = bias.biases(distances, text.position_scale);
+  std::vector<AttentionOptions> biases = bias.biases(distances, session.position_scale);
   for (AttentionOptions& options : biases) {
     options.causal = config.attention.causal;
     options.softmax_scale = static_cast<float>(config.attention.softmax_scale);
@@ -55,44 +55,40 @@ Transformer::State::State(const TransformerConfig& config_in, std::optional<uint
 Tensor Transformer::State::forward(const Tensor& x_in, model::Keep keep, model::Pass& pass) const {
   const Tensor input = checked_input(x_in, config, DType::float32, "transformer");
   const int64_t batch = input.size(0), length = input.size(1), rows = batch * length, width = config.d_model;
-  check(pass.caches.empty() ||
-            (pass.caches.size() == blocks.size() && config.attention.causal && keep == model::Keep::nothing),
-        "[transformer] {} caches were given for {} layers, expected one per layer, and only for the inference of a "
-        "decoder",
-        pass.caches.size(), blocks.size());
   check(keep == model::Keep::nothing || !config.block.normed_attention,
         "[transformer training] the model normalizes the attention's output before it is added (normed_attention), "
         "which is supported in inference only");
-  const int64_t sequences = pass.cu_seqlens.empty() ? batch : std::ssize(pass.cu_seqlens) - 1;
-  check(pass.sequences.empty() || std::ssize(pass.sequences) == sequences,
-        "[transformer] {} sequences were given for a batch of {}, expected equal numbers", pass.sequences.size(),
-        sequences);
-  const auto begin = [&](model::Pass& text, int64_t length_of_text) {
-    for (const KvCache& cache : text.caches) {
-      check(cache.length() == text.position, "[transformer] a cache holds {} tokens, the input begins at position {}",
-            cache.length(), text.position);
+  model::Sequences& sequences = pass.sequences;
+  const int64_t count = sequences.cu_seqlens.empty() ? batch : std::ssize(sequences.cu_seqlens) - 1;
+  check(sequences.sessions.empty() || std::ssize(sequences.sessions) == count,
+        "[transformer] {} sessions were given for {} sequences, expected equal numbers", sequences.sessions.size(),
+        count);
+  for (size_t i = 0; i < sequences.session_count(); ++i) {
+    model::Session& session = sequences.session(i);
+    check(session.caches.empty() ||
+              (session.caches.size() == blocks.size() && config.attention.causal && keep == model::Keep::nothing),
+          "[transformer] {} caches were given for {} layers, expected one per layer, and only for the inference of a "
+          "decoder",
+          session.caches.size(), blocks.size());
+    for (const KvCache& cache : session.caches) {
+      check(cache.length() == session.position,
+            "[transformer] a cache holds {} tokens, the input begins at position {}", cache.length(), session.position);
     }
-    int64_t longest = text.cu_seqlens.empty() ? length_of_text : 0;
-    for (size_t i = 0; i + 1 < text.cu_seqlens.size(); ++i) {
-      longest = std::max<int64_t>(longest, text.cu_seqlens[i + 1] - text.cu_seqlens[i]);
-    }
-    text.biases = model::biases_of(*positions.bias, config, text, longest);
-  };
-  if (pass.sequences.empty()) begin(pass, length);
-  for (size_t i = 0; i < pass.sequences.size(); ++i) begin(*pass.sequences[i], model::part_of(pass, input, i).size(1));
+    int64_t longest = 0;
+    sequences.each({sequences.part(input, i)},
+                   [&](std::span<Tensor> sequence) { longest = std::max(longest, sequence[0].size(1)); });
+    session.biases = model::biases_of(*positions.bias, config, session, longest);
+  }
   const kernels::ReuseBiases reuse;
   model::PassMemory& memory = pass.memory;
   memory.prepare(config, {precision, keep}, batch, length);
 
   Tensor x = memory.first();
   Tensor entered = x.reshape(input.shape());
-  if (pass.sequences.empty()) {
-    model::each_sequence(pass, {input, entered},
-                         [&](std::span<Tensor> parts) { positions.input->enter(parts[0], pass.position, parts[1]); });
-  }
-  for (size_t i = 0; i < pass.sequences.size(); ++i) {
-    Tensor part = model::part_of(pass, entered, i);
-    positions.input->enter(model::part_of(pass, input, i), pass.sequences[i]->position, part);
+  for (size_t i = 0; i < sequences.session_count(); ++i) {
+    sequences.each({sequences.part(input, i), sequences.part(entered, i)}, [&](std::span<Tensor> sequence) {
+      positions.input->enter(sequence[0], sequences.session(i).position, sequence[1]);
+    });
   }
   if (config.embedding.norm) {
     if (memory.entry.x.defined()) nn::convert(x, memory.entry.x);
@@ -136,7 +132,7 @@ Tensor Transformer::State::backward(const Tensor& dy, model::Pass& pass) const {
                       &embedding_norm.weight->gradient, model::gradient_of(embedding_norm.bias));
   }
   const Tensor dinput = dx.reshape(dy.shape());
-  positions.input->enter_backward(dinput, pass.position);
+  positions.input->enter_backward(dinput, pass.sequences.together.position);
   return dinput;
 }
 
@@ -162,9 +158,8 @@ Tensor Transformer::operator()(const Tensor& x) const {
 Tensor Transformer::forward(const Tensor& x, const StepSeed& seed) {
   model::Pass& pass = state_->training;
   pass.seed = seed;
-  pass.ranks = state_->ranks;
-  pass.sequence_length = state_->sequence_length;
-  pass.position = pass.ranks ? sequence_shard(pass.sequence_length, pass.ranks->rank, pass.ranks->count).first : 0;
+  const auto [ranks, length] = pass.division = state_->division;
+  pass.sequences.together.position = ranks != nullptr ? sequence_shard(length, ranks->rank, ranks->count).first : 0;
   return state_->forward(x, state_->recompute ? model::Keep::sums : model::Keep::all, pass);
 }
 

@@ -40,8 +40,8 @@ void on_layer_gradients(LanguageModel& model, std::function<void(int layer)> cal
 void divide_sequences(LanguageModel& model, const SequenceRanks* ranks, int64_t length);
 
 /// The options of attention for reading this number of further tokens of a text.
-std::vector<AttentionOptions> biases_of(const PositionBias& bias, const TransformerConfig& config, const Pass& text,
-                                        int64_t tokens);
+std::vector<AttentionOptions> biases_of(const PositionBias& bias, const TransformerConfig& config,
+                                        const Session& session, int64_t tokens);
 
 }  // namespace alibi::model
 
@@ -53,8 +53,7 @@ struct [[gnu::visibility("hidden")]] Transformer::State : model::TransformerLaye
   bool recompute = false;
   model::Pass training;
   std::function<void(int layer)> on_layer_gradients;
-  const SequenceRanks* ranks = nullptr;  ///< of the training pass
-  int64_t sequence_length = 0;
+  model::SequenceDivision division;  ///< of the training pass
 
   /// Without a seed the parameters are not initialized.
   State(const TransformerConfig& config_in, std::optional<uint64_t> seed);

@@ -28,14 +28,15 @@ Tensor in_pieces(const Transformer& model, const Tensor& x, const std::vector<in
   std::vector<KvCache> caches = caches_of(model.config(), x.size(0), dtype);
   Tensor y = Tensor::empty(x.shape());
   Pass pass;
-  pass.caches = caches;
+  Session& session = pass.sequences.together;
+  session.caches = caches;
   for (const int64_t piece : pieces) {
-    const int64_t end = pass.position + piece;
-    y.slice(1, pass.position, end)
-        .copy_from(core::state_of(model).forward(x.slice(1, pass.position, end), Keep::nothing, pass));
-    pass.position = end;
+    const int64_t end = session.position + piece;
+    y.slice(1, session.position, end)
+        .copy_from(core::state_of(model).forward(x.slice(1, session.position, end), Keep::nothing, pass));
+    session.position = end;
   }
-  EXPECT_EQ(pass.position, x.size(1));
+  EXPECT_EQ(session.position, x.size(1));
   return y;
 }
 
@@ -70,19 +71,20 @@ TEST(Caches, ThatDoNotFitAreRefused) {
   std::vector<KvCache> caches = caches_of(config, 2, DType::float32), few = caches_of(config, 2, DType::float32);
   few.pop_back();
   Pass pass;
-  pass.caches = few;
+  Session& session = pass.sequences.together;
+  session.caches = few;
   EXPECT_THROW(core::state_of(model).forward(x, Keep::nothing, pass), Error);
-  pass.caches = caches;
-  pass.position = 1;
+  session.caches = caches;
+  session.position = 1;
   EXPECT_THROW(core::state_of(model).forward(x, Keep::nothing, pass), Error);
-  pass.position = 0;
+  session.position = 0;
   EXPECT_THROW(core::state_of(model).forward(x, Keep::all, pass), Error);
   EXPECT_NO_THROW(core::state_of(model).forward(x, Keep::nothing, pass));
   EXPECT_THROW(core::state_of(model).forward(x, Keep::nothing, pass), Error) << "they hold 5 tokens now";
   TransformerConfig encoder = config;
   encoder.attention.causal = false;
   caches = caches_of(config, 2, DType::float32);
-  pass.caches = caches;
+  session.caches = caches;
   EXPECT_THROW(core::state_of(Transformer(encoder, 7)).forward(x, Keep::nothing, pass), Error);
 }
 
