@@ -172,6 +172,15 @@ class Layout(unittest.TestCase):
         for folder in folders:
             self.assertRegex(overview, rf"\n +{folder.split('/')[-1]}/ ", f"{folder} has no line in the overview")
 
+    def test_the_debian_package_lists_the_functions_of_the_c_interface(self):
+        header = (ROOT / "include/alibi/c.h").read_text(encoding="utf-8")
+        functions = set(re.findall(r"^ALIBI_API [^(;]*?(alibi_\w+)\(", header, re.MULTILINE))
+        libraries = (ROOT / "packaging/debian/libalibi0.symbols").read_text(encoding="utf-8").split("Build-Depends")[1:]
+        self.assertGreater(len(functions), 20)
+        self.assertEqual(len(libraries), 2)
+        for listed in libraries:
+            self.assertEqual(functions, set(re.findall(r"^ (alibi_\w+)@", listed, re.MULTILINE)))
+
     def test_there_are_arrows(self):
         self.assertIn(("attention/vector", "attention"), {(own, target) for own, target, _, _ in arrows()})
         self.assertIn(("train", "model"), {(own, target) for own, target, _, _ in arrows()})
