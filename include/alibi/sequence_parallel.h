@@ -54,10 +54,10 @@ struct SequenceAttentionState {
 /// attention() over a sequence of `length` rows, of which q, k, v and out have this rank's shard [batch, shard rows,
 /// heads, head_dim]. All ranks call it with the same options. `out` has the bits of one process that has all rows.
 ///
-/// If the skip rule applies (slopes, and a tolerance above 0), the ranks first exchange bounds of the weight of blocks
-/// of keys. From these and its own queries each rank finds how far it has to look, and receives only those keys and
-/// values. A sliding window limits them too. Otherwise a rank receives all keys that its queries see.
-///
+/// If the skip rule applies (slopes or gates, and a tolerance above 0), the ranks first exchange bounds of the weight
+/// of blocks of keys. From these and its own queries each rank finds how far it has to look, and receives only those
+/// keys and values. A sliding window limits them too. Otherwise a rank receives all keys that its queries see.
+/// log_decay has the gates of this rank's keys; every rank receives those of all keys, 4 bytes for each key and head.
 /// Throws Error if an option has no meaning here: query_offset, packed sequences, pages, padding. Only the CPU is
 /// supported, and all ranks must compute with the same instruction set.
 ALIBI_API void attention_over_ranks(const SequenceRanks& ranks, int64_t length, const Tensor& q, const Tensor& k,
@@ -65,8 +65,8 @@ ALIBI_API void attention_over_ranks(const SequenceRanks& ranks, int64_t length, 
                                     SequenceAttentionState* state = nullptr);
 
 /// Gradients of this rank's rows; all tensors have the shapes of the forward pass. The rank receives the same keys and
-/// values again, and sends back its part of their gradients. Parts are added in the order of the ranks. The gradients
-/// of the bias are those of this rank's queries, as of any other parameter: the caller adds those of all ranks.
+/// values again, and sends back its part of the gradients of these and of their gates; parts are added in the order of
+/// the ranks. The caller adds the gradients of slopes, tables and sinks of all ranks, as of any other parameter.
 ALIBI_API void attention_over_ranks_backward(const SequenceRanks& ranks, int64_t length, const Tensor& dout,
                                              const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out,
                                              const SequenceAttentionState& state, const AttentionOptions& options,

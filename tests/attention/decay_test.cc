@@ -4,33 +4,14 @@
 #include <map>
 
 #include "alibi/kv_cache.h"
-#include "alibi/sequence_parallel.h"
 #include "attention/amx/cases.h"
 #include "attention/cases.h"
+#include "attention/gates.h"
 
 namespace alibi::kernels {
 namespace {
 
 using namespace test;
-
-constexpr float document = -std::numeric_limits<float>::infinity();
-
-enum class Gates : int64_t { mild, strong, sharp, documents };
-
-/// Random gates [batch, keys, heads]. Sharp ones are far larger than what differences of float32 sums could hold.
-Tensor random_gates(const Shape& shape, uint64_t seed, Gates kind) {
-  Tensor gates(shape);
-  const core::Random random(seed);
-  for (int64_t i = 0; i < gates.elements(); ++i) {
-    const float u = random.uniform(static_cast<uint64_t>(2 * i)),
-                pick = random.uniform(static_cast<uint64_t>(2 * i + 1));
-    float& gate = gates.data<float>()[i];
-    gate = -u * (kind == Gates::strong ? 2.0f : 0.05f);
-    if (kind == Gates::sharp && pick < 0.03f) gate = pick < 0.01f ? -1e9f : -3000 * u;
-    if (kind == Gates::documents && pick < 0.02f) gate = document;
-  }
-  return gates;
-}
 
 /// The same values within a wider tensor.
 Tensor strided(const Tensor& gates) {
@@ -455,7 +436,6 @@ TEST(AttentionDecay, Errors) {
   expect_error([&] { attention_decode(q, cache, c.options, one); }, "[attention_decode] log_decay is set");
   expect_error([&] { cached_attention(q, cache, c.options, one); }, "[cached_attention] log_decay is set");
   expect_error([&] { score_error(q, cache, c.options); }, "[score_error] log_decay is set");
-  expect_error([&] { attention_over_ranks({}, 64, t.q, t.k, t.v, c.options, t.out); }, "log_decay is set");
   t.forward(c.options);
   Tensor wrong({1, 64, 1}), right({1, 64, 2});
   expect_error([&] { t.backward(c.options, {.dlog_decay = &wrong}); }, "dlog_decay has shape [1, 64, 1]");

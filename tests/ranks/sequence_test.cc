@@ -10,6 +10,7 @@
 #include <mutex>
 
 #include "attention/cases.h"
+#include "attention/gates.h"
 #include "ranks/threads.h"
 #include "testing.h"
 
@@ -32,14 +33,17 @@ struct BiasTensors {
     if (table.defined()) dtable = Tensor(table.shape());
     if (!options.alibi_slopes.empty()) dslopes = Tensor({std::ssize(options.alibi_slopes)});
     if (!options.sinks.empty()) dsinks = Tensor({std::ssize(options.sinks)});
+    if (options.log_decay) dlog_decay = Tensor(options.log_decay->shape());
   }
+  /// Those that are sums over the ranks.
   std::array<Tensor*, 3> all() { return {&dtable, &dslopes, &dsinks}; }
   AttentionBiasGradients gradients() {
     const auto given = [](Tensor& tensor) { return tensor.defined() ? &tensor : nullptr; };
-    return {.dtable = given(dtable), .dslopes = given(dslopes), .dsinks = given(dsinks)};
+    return {
+        .dtable = given(dtable), .dslopes = given(dslopes), .dsinks = given(dsinks), .dlog_decay = given(dlog_decay)};
   }
 
-  Tensor dtable, dslopes, dsinks;
+  Tensor dtable, dslopes, dsinks, dlog_decay;
 };
 
 struct Outcome {
@@ -65,6 +69,7 @@ Outcome over_ranks(int ranks, const AttentionCase& c, const AttentionTensors& t,
   for (Tensor* const output : {&result.out, &result.dq}) *output = Tensor(t.q.shape(), c.dtype);
   for (Tensor* const output : {&result.dk, &result.dv}) *output = Tensor(t.k.shape(), c.dtype);
   result.lse = Tensor({c.batch, c.heads, c.queries});
+  result.bias = BiasTensors(c.options);
   std::mutex mutex;
   run_as_threads(ranks, [&](Group& group) {
     const SequenceRanks over = sequence_ranks(group);
@@ -73,8 +78,10 @@ Outcome over_ranks(int ranks, const AttentionCase& c, const AttentionTensors& t,
     const Tensor q = rows_of(t.q, shard), k = rows_of(t.k, shard), v = rows_of(t.v, shard);
     Tensor out = rows_of(result.out, shard), dq = rows_of(result.dq, shard);
     Tensor dk = rows_of(result.dk, shard), dv = rows_of(result.dv, shard);
+    AttentionOptions options = c.options;
+    if (options.log_decay) options.log_decay = rows_of(*options.log_decay, shard);
     SequenceAttentionState state;
-    attention_over_ranks(over, c.queries, q, k, v, c.options, out, &state);
+    attention_over_ranks(over, c.queries, q, k, v, options, out, &state);
     result.visited[here] = state.local.stats.blocks_visited;
     result.forward_bytes[here] = group.bytes_sent();
     for (int64_t row = 0; row < c.batch * c.heads; ++row) {
@@ -82,15 +89,15 @@ Outcome over_ranks(int ranks, const AttentionCase& c, const AttentionTensors& t,
                   result.lse.data<float>() + row * c.queries + shard.first);
     }
     if (!backward) return;
-    BiasTensors bias(c.options);
-    attention_over_ranks_backward(over, c.queries, rows_of(t.dout, shard), q, k, v, out, state, c.options, dq, dk, dv,
+    BiasTensors bias(options);
+    attention_over_ranks_backward(over, c.queries, rows_of(t.dout, shard), q, k, v, out, state, options, dq, dk, dv,
                                   bias.gradients());
+    if (options.log_decay) rows_of(result.bias.dlog_decay, shard).copy_from(bias.dlog_decay);
     result.backward_bytes[here] = group.bytes_sent() - result.forward_bytes[here];
     const std::lock_guard lock(mutex);
     for (size_t i = 0; i < bias.all().size(); ++i) {
       Tensor *const part = bias.all()[i], *const sum = result.bias.all()[i];
       if (!part->defined()) continue;
-      if (!sum->defined()) *sum = Tensor(part->shape());
       for (int64_t n = 0; n < sum->elements(); ++n) sum->data<float>()[n] += part->data<float>()[n];
     }
   });
@@ -175,6 +182,8 @@ void expect_as_one_process(const AttentionCase& c, AttentionTensors& t, int rank
     if (!bias.all()[i]->defined()) continue;
     EXPECT_LE(test::relative_diff(*found.bias.all()[i], test::doubles(*bias.all()[i])), 2e-5) << "bias " << i;
   }
+  if (!c.options.log_decay) return;
+  EXPECT_LE(test::relative_diff(found.bias.dlog_decay, test::doubles(bias.dlog_decay)), limit) << "dlog_decay";
 }
 
 TEST(SequenceParallel, HasTheBitsAndTheGradientsOfOneProcess) {
@@ -185,6 +194,54 @@ TEST(SequenceParallel, HasTheBitsAndTheGradientsOfOneProcess) {
     if (seed % 2 == 0) make_uneven(c, t);
     expect_as_one_process(c, t, static_cast<int>(1 + seed % 4));
     if (HasFailure()) return;
+  }
+}
+
+AttentionCase random_case_with_gates(uint64_t seed) {
+  AttentionCase c = random_case(seed);
+  const core::Random random(seed + 5);
+  c.options.causal = true;
+  c.options.alibi_slopes_after.clear();
+  const auto kind = static_cast<test::Gates>(random.below(0, 4));
+  c.options.log_decay = test::random_gates({c.batch, c.keys, c.heads}, seed + 6, kind);
+  if (random.below(1, 2) == 0) c.options.sinks = test::random_sinks(c.heads, seed);
+  return c;
+}
+
+TEST(SequenceParallel, GatesHaveTheBitsAndTheGradientsOfOneProcess) {
+  constexpr uint64_t cases = 48;
+  for (uint64_t seed = 1; seed <= cases; ++seed) {
+    const AttentionCase c = random_case_with_gates(77000 + 1000 * seed);
+    AttentionTensors t(c);
+    if (seed % 2 == 0) make_uneven(c, t);
+    expect_as_one_process(c, t, static_cast<int>(1 + seed % 4));
+    if (HasFailure()) return;
+  }
+}
+
+TEST(SequenceParallel, GatesAndSinksEqualTheReference) {
+  for (const test::Gates kind : {test::Gates::mild, test::Gates::strong, test::Gates::sharp, test::Gates::documents}) {
+    for (const DType dtype : {DType::float32, DType::bfloat16}) {
+      AttentionCase c{.queries = 900, .keys = 900, .heads = 4, .kv_heads = 2, .head_dim = 16, .dtype = dtype};
+      c.options.tolerance = dtype == DType::float32 ? 0x1p-24f : 0x1p-11f;
+      c.options.log_decay = test::random_gates({1, 900, 4}, 40, kind);
+      c.options.sinks = test::random_sinks(4, 41);
+      const AttentionTensors t(c);
+      SCOPED_TRACE(fmt::format("gates {} {}", static_cast<int>(kind), c.name()));
+      Outcome found = over_ranks(4, c, t);
+      std::vector<double> out, lse;
+      attention_reference(t.q, t.k, t.v, c.options, out, &lse);
+      AttentionReferenceGradients expected;
+      attention_backward_reference(t.dout, t.q, t.k, t.v, c.options, expected);
+      const double limit = dtype == DType::float32 ? 1e-5 : 2e-2;
+      EXPECT_LE(test::relative_diff(found.out, out), limit);
+      EXPECT_LE(test::relative_diff(found.lse, lse), limit);
+      EXPECT_LE(test::relative_diff(found.dq, expected.dq), limit);
+      EXPECT_LE(test::relative_diff(found.dk, expected.dk), limit);
+      EXPECT_LE(test::relative_diff(found.dv, expected.dv), limit);
+      EXPECT_LE(test::relative_diff(found.bias.dsinks, expected.dsinks), limit);
+      EXPECT_LE(test::relative_diff(found.bias.dlog_decay, expected.dlog_decay), limit);
+    }
   }
 }
 
@@ -236,6 +293,33 @@ TEST(SequenceParallel, FarKeysAreNotSentAndRanksHaveEqualWork) {
     EXPECT_LT(forward, 0.2 * ranks * ring_bytes(c, ranks));
     EXPECT_LT(backward, 0.2 * ranks * 2 * ring_bytes(c, ranks));
     EXPECT_GT(found.balance(), 0.85);
+  }
+}
+
+TEST(SequenceParallel, GradientsOfGatesHaveTheSameBitsAtAnyThreadCount) {
+  for (const DType dtype : {DType::float32, DType::bfloat16}) {
+    AttentionCase c{.queries = 600, .keys = 600, .heads = 4, .kv_heads = 2, .head_dim = 16, .dtype = dtype};
+    c.options.log_decay = test::random_gates({1, 600, 4}, 42, test::Gates::documents);
+    const AttentionTensors t(c);
+    test::expect_same_bits_at_any_thread_count([&] {
+      const Outcome found = over_ranks(3, c, t);
+      return std::vector<Tensor>{found.out, found.lse, found.dq, found.dk, found.dv, found.bias.dlog_decay};
+    });
+  }
+}
+
+TEST(SequenceParallel, ForgottenKeysAreNotSent) {
+  constexpr int ranks = 4;
+  AttentionCase c = long_case(DType::float32);
+  c.options.alibi_slopes.clear();
+  for (const test::Gates kind : {test::Gates::mild, test::Gates::documents}) {
+    c.options.log_decay = test::random_gates({1, c.keys, c.heads}, 50, kind);
+    const AttentionTensors t(c);
+    const Outcome found = over_ranks(ranks, c, t);
+    for (int rank = 0; rank < ranks; ++rank) {
+      EXPECT_LT(static_cast<double>(found.forward_bytes[static_cast<size_t>(rank)]), 0.2 * ring_bytes(c, ranks));
+      EXPECT_LT(static_cast<double>(found.backward_bytes[static_cast<size_t>(rank)]), 0.4 * ring_bytes(c, ranks));
+    }
   }
 }
 

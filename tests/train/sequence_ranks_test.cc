@@ -22,7 +22,7 @@ struct SequenceJob {
   TrainOptions options;
   Position position = Position::alibi;
   float dropout = 0;
-  bool encoder = false;
+  bool encoder = false, sinks = false;
 
   explicit SequenceJob(int64_t sequence_ranks, int64_t shards = 1) {
     options.train_length = length;
@@ -38,6 +38,7 @@ struct SequenceJob {
     config.transformer.block.dropout = config.transformer.attention.dropout = dropout;
     config.transformer.attention.t5_buckets = 16;
     config.transformer.attention.causal = !encoder;
+    config.transformer.attention.sinks = sinks;
     if (encoder) config.vocab_size += 1;
     return LanguageModel(with_position(config, position, length), 1);
   }
@@ -71,6 +72,17 @@ TEST(TrainOverSequenceRanks, TrainTheModelOfOneProcess) {
     SequenceJob one(1), three(3);
     one.position = three.position = position;
     SCOPED_TRACE(name_of(position));
+    expect_near(three.over(3), one.over(1), 1e-4, 2e-3);
+  }
+}
+
+TEST(TrainOverSequenceRanks, GatesAndSinksAreThoseOfOneProcess) {
+  for (const bool recompute : {false, true}) {
+    SequenceJob one(1), three(3);
+    one.position = three.position = position_from("gates");
+    one.sinks = three.sinks = true;
+    one.options.recompute = three.options.recompute = recompute;
+    SCOPED_TRACE(recompute);
     expect_near(three.over(3), one.over(1), 1e-4, 2e-3);
   }
 }

@@ -15,7 +15,8 @@ Range common(const Range& a, const Range& b) {
   return {begin, std::max(begin, std::min(a.end, b.end))};
 }
 
-/// The rows of one shard that one rank reads, and their place in a message: first all keys, then all values.
+/// The rows of one shard that one rank reads, and their place in a message, which has all rows of the first tensor,
+/// then those of the next.
 struct Run {
   int64_t batch = 0, kv_head = 0;
   Range rows;
@@ -41,27 +42,32 @@ Runs runs_of(const SequenceRanks& ranks, const Layout& layout, const KeyRanges& 
   return result;
 }
 
-int64_t row_bytes(const Rows& rows) { return rows.k.size(3) * static_cast<int64_t>(size_of(rows.k.dtype())); }
+int64_t row_bytes(const Tensor& tensor) { return tensor.size(3) * static_cast<int64_t>(size_of(tensor.dtype())); }
 
 Bytes message_of(const Runs& runs, const Rows& rows) {
-  return Bytes(static_cast<size_t>(2 * runs.rows * row_bytes(rows)));
+  int64_t bytes = 0;
+  for (const Tensor& tensor : rows.tensors) bytes += runs.rows * row_bytes(tensor);
+  return Bytes(static_cast<size_t>(bytes));
 }
 
-/// Calls visit(values of the row in the tensor, values in the message) for each row of keys and of values. A row of the
-/// message has `size` bytes.
+/// Calls visit(values of the row in the tensor, values in the message, tensor of `sent`) for each row of each tensor.
+/// The message has the data types of `sent`.
 template <class Visit>
-void each_row(const Runs& runs, const Rows& rows, std::byte* message, int64_t size, const Visit& visit) {
+void each_row(const Runs& runs, const Rows& rows, std::byte* message, const Rows& sent, const Visit& visit) {
   core::parallel_for(std::ssize(runs.runs), [&](int64_t i) {
     const Run& run = runs.runs[static_cast<size_t>(i)];
-    for (const bool is_key : {true, false}) {
-      const Tensor& tensor = is_key ? rows.k : rows.v;
+    std::byte* of_tensor = message;
+    for (size_t t = 0; t < rows.tensors.size(); ++t) {
+      const Tensor& tensor = rows.tensors[t];
       const TensorView view = view_of(tensor);
       const auto element = static_cast<int64_t>(size_of(tensor.dtype()));
+      const int64_t size = row_bytes(sent.tensors[t]);
       for (int64_t row = run.rows.begin; row < run.rows.end; ++row) {
         const int64_t offset = view.offset(run.batch, row - rows.range.begin, run.kv_head);
         auto* const values = static_cast<std::byte*>(tensor.raw()) + offset * element;
-        visit(values, message + ((is_key ? 0 : runs.rows) + run.at + row - run.rows.begin) * size);
+        visit(values, of_tensor + (run.at + row - run.rows.begin) * size, sent.tensors[t]);
       }
+      of_tensor += runs.rows * size;
     }
   });
 }
@@ -73,7 +79,6 @@ std::vector<Bytes> exchange(const SequenceRanks& ranks, const Rows& from, const 
   std::vector<Bytes> sent(to_send.size()), received(to_receive.size());
   std::vector<SequenceRanks::Send> sends;
   std::vector<SequenceRanks::Receive> receives;
-  const int64_t size = row_bytes(from);
   for (int i = 0; i < ranks.count; ++i) {
     // Every rank begins with its neighbours, so that not all send to the same rank at once.
     const int to = (ranks.rank + i) % ranks.count, source = (ranks.rank + ranks.count - i) % ranks.count;
@@ -81,8 +86,9 @@ std::vector<Bytes> exchange(const SequenceRanks& ranks, const Rows& from, const 
     const Runs& in = to_receive[static_cast<size_t>(source)];
     if (out.rows > 0) {
       Bytes& message = sent[static_cast<size_t>(to)] = message_of(out, from);
-      each_row(out, from, message.data(), size,
-               [&](const std::byte* values, std::byte* at) { std::memcpy(at, values, static_cast<size_t>(size)); });
+      each_row(out, from, message.data(), from, [](const std::byte* values, std::byte* at, const Tensor& tensor) {
+        std::memcpy(at, values, static_cast<size_t>(row_bytes(tensor)));
+      });
       if (to != ranks.rank) sends.push_back({to, message});
     }
     if (in.rows > 0 && source != ranks.rank) {
@@ -119,36 +125,39 @@ void all_gather(const SequenceRanks& ranks, std::span<const std::span<std::byte>
 }
 
 void fetch(const SequenceRanks& ranks, const Layout& layout, const KeyRanges& needs, const Rows& own, Rows& window) {
-  const int64_t size = row_bytes(own);
   const std::vector<Runs> to_receive = runs_by_rank(ranks, layout, needs, false);
   std::vector<Bytes> received = exchange(ranks, own, runs_by_rank(ranks, layout, needs, true), to_receive);
   for (size_t rank = 0; rank < received.size(); ++rank) {
-    each_row(to_receive[rank], window, received[rank].data(), size,
-             [&](std::byte* values, const std::byte* at) { std::memcpy(values, at, static_cast<size_t>(size)); });
+    each_row(to_receive[rank], window, received[rank].data(), own,
+             [](std::byte* values, const std::byte* at, const Tensor& tensor) {
+               std::memcpy(values, at, static_cast<size_t>(row_bytes(tensor)));
+             });
   }
 }
 
 void give_back(const SequenceRanks& ranks, const Layout& layout, const KeyRanges& needs, const Rows& window,
                Rows& own) {
-  const int64_t size = row_bytes(own), head_dim = own.k.size(3);
   const std::vector<Runs> to_receive = runs_by_rank(ranks, layout, needs, true);
   std::vector<Bytes> received = exchange(ranks, window, runs_by_rank(ranks, layout, needs, false), to_receive);
-  const Shape shape = {layout.batch, own.range.size(), layout.kv_heads, head_dim};
-  const Rows sums = {own.range, Tensor(shape), Tensor(shape)};
-  const DType dtype = own.k.dtype();
+  Rows sums = {own.range, {}};
+  for (const Tensor& tensor : own.tensors) sums.tensors.emplace_back(tensor.shape());
   for (size_t rank = 0; rank < received.size(); ++rank) {
-    each_row(to_receive[rank], sums, received[rank].data(), size, [&](std::byte* sum, const std::byte* part) {
-      auto* const values = reinterpret_cast<float*>(sum);
-      for (int64_t d = 0; d < head_dim; ++d) values[d] += load_value(dtype, part, d);
-    });
+    each_row(to_receive[rank], sums, received[rank].data(), own,
+             [](std::byte* sum, const std::byte* part, const Tensor& tensor) {
+               auto* const values = reinterpret_cast<float*>(sum);
+               for (int64_t d = 0; d < tensor.size(3); ++d) values[d] += load_value(tensor.dtype(), part, d);
+             });
   }
-  for (const auto& [from, to] : {std::pair{&sums.k, &own.k}, {&sums.v, &own.v}}) {
-    core::parallel_for(layout.batch * own.range.size(), [&, from = from, to = to](int64_t i) {
+  for (size_t t = 0; t < sums.tensors.size(); ++t) {
+    const float* const from = sums.tensors[t].data<float>();
+    const Tensor& to = own.tensors[t];
+    const int64_t size = to.size(3);
+    core::parallel_for(layout.batch * own.range.size(), [&, from](int64_t i) {
       for (int64_t head = 0; head < layout.kv_heads; ++head) {
-        const float* const sum = from->data<float>() + (i * layout.kv_heads + head) * head_dim;
+        const float* const sum = from + (i * layout.kv_heads + head) * size;
         const int64_t row = i % own.range.size();
-        const int64_t at = i / own.range.size() * to->stride(0) + row * to->stride(1) + head * to->stride(2);
-        for (int64_t d = 0; d < head_dim; ++d) store_value(dtype, to->raw(), at + d, sum[d]);
+        const int64_t at = i / own.range.size() * to.stride(0) + row * to.stride(1) + head * to.stride(2);
+        for (int64_t d = 0; d < size; ++d) store_value(to.dtype(), to.raw(), at + d, sum[d]);
       }
     });
   }

@@ -1,5 +1,5 @@
-// Messages of ranks that divide a sequence: rows of keys and values for the ranks that need them, and the gradients of
-// these rows back.
+// Messages of ranks that divide a sequence: rows of keys, values and gates for the ranks that need them, and the
+// gradients of these rows back.
 #pragma once
 
 #include <cstdint>
@@ -36,14 +36,14 @@ void all_gather(const SequenceRanks& ranks, std::vector<std::vector<T>>& parts) 
   all_gather(ranks, bytes);
 }
 
-/// The rows of keys and values that a rank needs. The tensors are [batch, rows, kv_heads, head_dim].
+/// Rows that a rank has or needs, of tensors [batch, rows, kv_heads, any number].
 struct Rows {
   Range range;
-  Tensor k, v;
+  std::vector<Tensor> tensors;
 };
 /// Fills the rows in `needs` of this rank. `own` has the shard of this rank.
 void fetch(const SequenceRanks& ranks, const Layout& layout, const KeyRanges& needs, const Rows& own, Rows& window);
-/// Sends gradients of rows of other ranks to them. dk and dv of `own` become the sums of all ranks' parts, which are
+/// Sends gradients of rows of other ranks to them. The tensors of `own` become the sums of all ranks' parts, which are
 /// added in the order of the ranks.
 void give_back(const SequenceRanks& ranks, const Layout& layout, const KeyRanges& needs, const Rows& window, Rows& own);
 

@@ -80,7 +80,8 @@ class QueryRows {
     const int64_t nearest = before ? block * block_rows - 1 : block * block_rows;
     for (size_t i = 0; i < rows_.size(); ++i) {
       const int64_t distance = std::abs(position_ + static_cast<int64_t>(i) - nearest);
-      const double beyond = bias->beyond(before ? Side::before : Side::after, distance) * log2e;
+      double beyond = bias->beyond(before ? Side::before : Side::after, distance) * log2e;
+      if (bias.decay) beyond -= gates_in_log2(bias.decay, nearest, position_ + static_cast<int64_t>(i));
       // NaN is not negligible.
       if (!(SkipBound::log2_weight(DoubleMath(), rows_[i], keys, beyond, roundings) <= budget)) return false;
     }

@@ -42,7 +42,6 @@ void check_call(const char* operation, const SequenceRanks& ranks, int64_t lengt
               operation, ranks.count);
   const char* const given = options.query_offset                                             ? "query_offset"
                             : options.block_table                                            ? "block_table"
-                            : options.log_decay                                              ? "log_decay"
                             : !options.seqused_k.empty()                                     ? "seqused_k"
                             : !options.leftpad_k.empty()                                     ? "leftpad_k"
                             : !options.cu_seqlens_q.empty() || !options.cu_seqlens_k.empty() ? "cu_seqlens"
@@ -77,15 +76,49 @@ Views views_of(const Problem& problem, const Range& shard, int64_t length) {
   return views;
 }
 
-/// Memory for the keys and values that this rank reads.
-Rows window_of(const KeyRanges& needs, const SequenceRanks& ranks, const Layout& layout, const Tensor& k) {
+/// The gates of all keys.
+std::shared_ptr<const Decays> gather_gates(const SequenceRanks& ranks, const Layout& layout, const Tensor& log_decay) {
+  const int64_t heads = log_decay.size(2);
+  std::vector<Tensor> parts;
+  std::vector<std::span<std::byte>> bytes;
+  for (int rank = 0; rank < ranks.count; ++rank) {
+    const Shape shape = {layout.batch, layout.shard(ranks, rank).size(), heads};
+    parts.push_back(rank == ranks.rank ? log_decay.clone() : Tensor::empty(shape));
+    bytes.emplace_back(static_cast<std::byte*>(parts.back().raw()), parts.back().bytes());
+  }
+  all_gather(ranks, bytes);
+  Tensor all = Tensor::empty({layout.batch, layout.length, heads});
+  for (int rank = 0; rank < ranks.count; ++rank) {
+    const Range rows = layout.shard(ranks, rank);
+    all.slice(1, rows.begin, rows.end).copy_from(parts[static_cast<size_t>(rank)]);
+  }
+  std::vector<Decays::Rows> sequences;
+  for (int64_t b = 0; b < layout.batch; ++b) sequences.push_back({b, 0, layout.length});
+  return std::make_shared<const Decays>(forward_name, all, sequences);
+}
+
+/// Gates, or gradients of them, [batch, rows, kv_heads, heads that read the key].
+Tensor by_kv_head(const Tensor& gates, const Layout& layout) {
+  const Tensor together = gates.contiguous() ? gates : gates.clone();
+  return together.reshape({layout.batch, gates.size(1), layout.kv_heads, gates.size(2) / layout.kv_heads});
+}
+/// The same as they are given to attention(), [batch, rows, heads].
+Tensor by_head(const Tensor& gates) {
+  return gates.reshape({gates.size(0), gates.size(1), gates.size(2) * gates.size(3)});
+}
+
+/// Memory for the rows that this rank reads.
+Rows window_of(const KeyRanges& needs, const SequenceRanks& ranks, const Layout& layout, const Rows& own) {
   Range range = layout.shard(ranks, ranks.rank);
   const auto mine = needs.begin() + ranks.rank * static_cast<int64_t>(layout.pairs());
   std::for_each(mine, mine + static_cast<int64_t>(layout.pairs()), [&](const Range& rows) {
     range = {std::min(range.begin, rows.begin), std::max(range.end, rows.end)};
   });
-  const Shape shape = {k.size(0), range.size(), k.size(2), k.size(3)};
-  return {range, Tensor(shape, k.dtype()), Tensor(shape, k.dtype())};
+  Rows window = {range, {}};
+  for (const Tensor& rows : own.tensors) {
+    window.tensors.emplace_back(Shape{rows.size(0), range.size(), rows.size(2), rows.size(3)}, rows.dtype());
+  }
+  return window;
 }
 
 /// The ranges of all ranks from those of each.
@@ -136,16 +169,17 @@ bool forward_with(const SequenceRanks& ranks, const Kernel& kernel, const Views&
   bool more = true;
   while (more) {
     needs = gather_ranges(ranks, views.layout, mine);
-    Rows window = window_of(needs, ranks, views.layout, k);
-    fetch(ranks, views.layout, needs, {shard, k, v}, window);
+    const Rows own = {shard, {k, v}};
+    Rows window = window_of(needs, ranks, views.layout, own);
+    fetch(ranks, views.layout, needs, own, window);
     Problem problem = views.own;
     KeyPart part(problem, window.range, mine);
     part.bounds = keys.bounds.get();
     part.maxima = keys.maxima;
     problem.part = &part;
     problem.keys = window.range.size();
-    problem.k = view_of(window.k);
-    problem.v = view_of(window.v);
+    problem.k = view_of(window.tensors[0]);
+    problem.v = view_of(window.tensors[1]);
     for (Sequence& sequence : problem.sequences) sequence.key_begin = -window.range.begin;
     if (shard.size() > 0) {
       check_usage(kernel.forward(problem, local), "[{}] the kernel found infinity or NaN in finite keys", forward_name);
@@ -195,7 +229,7 @@ void attention_over_ranks(const SequenceRanks& ranks, int64_t length, const Tens
                           const AttentionOptions& options, Tensor& out, SequenceAttentionState* state) {
   using namespace kernels::halo;
   check_call(forward_name, ranks, length, q, options);
-  const Problem problem = kernels::make_problem(forward_name, q, k, v, out, options);
+  Problem problem = kernels::make_problem(forward_name, q, k, v, out, options);
   check_shard(forward_name, ranks, length, problem);
   for (const auto& [name, input] : {std::pair{"q", &q}, {"k", &k}, {"v", &v}}) {
     kernels::check_apart(forward_name, "out", out, name, *input);
@@ -203,6 +237,9 @@ void attention_over_ranks(const SequenceRanks& ranks, int64_t length, const Tens
   core::prepare_dispatch();
   const kernels::FlushDenormals flush;
   const SequenceShard shard = sequence_shard(length, ranks.rank, ranks.count);
+  if (options.log_decay) {
+    problem.decays = gather_gates(ranks, {length, problem.batch, problem.kv_heads}, *options.log_decay);
+  }
   Views views = views_of(problem, {shard.first, shard.first + shard.rows}, length);
   KeyPart own(problem, {shard.first, shard.first + shard.rows}, {});
   own.fetched.assign(views.layout.pairs(), own.rows);
@@ -248,17 +285,29 @@ void attention_over_ranks_backward(const SequenceRanks& ranks, int64_t length, c
   const kernels::FlushDenormals flush;
   KeyRanges needs;
   for (const auto& [begin, end] : state.keys_read) needs.push_back({begin, end});
-  Rows window = window_of(needs, ranks, layout, k), gradients = window_of(needs, ranks, layout, k);
-  fetch(ranks, layout, needs, {layout.shard(ranks, ranks.rank), k, v}, window);
+  Rows inputs = {layout.shard(ranks, ranks.rank), {k, v}}, own = {inputs.range, {dk, dv}};
+  if (options.log_decay) inputs.tensors.push_back(by_kv_head(*options.log_decay, layout));
+  Tensor* const dlog_decay = bias_gradients.dlog_decay;
+  if (dlog_decay != nullptr) own.tensors.push_back(by_kv_head(Tensor(dlog_decay->shape()), layout));
+  Rows window = window_of(needs, ranks, layout, inputs), gradients = window_of(needs, ranks, layout, own);
+  fetch(ranks, layout, needs, inputs, window);
 
   AttentionOptions within = options;
   within.query_offset = shard.first - window.range.begin;
+  if (options.log_decay) within.log_decay = by_head(window.tensors.back());
+  Tensor dgates;
+  if (dlog_decay != nullptr) {
+    dgates = by_head(gradients.tensors.back());
+    bias_gradients.dlog_decay = &dgates;
+  }
   if (shard.rows > 0) {
-    problem = kernels::make_problem(backward_name, q, window.k, window.v, out, within);
+    const Tensor &near_k = window.tensors[0], &near_v = window.tensors[1];
+    problem = kernels::make_problem(backward_name, q, near_k, near_v, out, within);
     const Kernel* kernel = nullptr;
     const AttentionState local = state_within(state, window.range, problem, kernel);
-    const kernels::BiasSums sums = kernels::add_gradients(backward_name, problem, dout, q, window.k, window.v, out,
-                                                          local, dq, gradients.k, gradients.v, bias_gradients);
+    const kernels::BiasSums sums =
+        kernels::add_gradients(backward_name, problem, dout, q, near_k, near_v, out, local, dq, gradients.tensors[0],
+                               gradients.tensors[1], bias_gradients);
     for (kernels::Sequence& sequence : problem.sequences) {
       sequence.first_query_drawn = shard.first;
       sequence.first_key_drawn = window.range.begin;
@@ -270,8 +319,11 @@ void attention_over_ranks_backward(const SequenceRanks& ranks, int64_t length, c
     }
     kernels::add_sink_gradient(problem, local, sums);
   }
-  Rows own = {layout.shard(ranks, ranks.rank), dk, dv};
   give_back(ranks, layout, needs, gradients, own);
+  if (dlog_decay != nullptr) {
+    const auto* const sums = own.tensors.back().data<float>();
+    for (int64_t i = 0; i < dlog_decay->elements(); ++i) dlog_decay->data<float>()[i] += sums[i];
+  }
 }
 
 }  // namespace alibi
