@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <functional>
 #include <limits>
 #include <tuple>
@@ -258,6 +259,36 @@ TEST(OldestKeys, ASearchFindsNoShareAboveItsBound) {
   EXPECT_GT(worst.to_bound, 0.8);
   RecordProperty("worst_share_over_tolerance", fmt::format("{:.4f}", worst.to_tolerance));
   RecordProperty("worst_share_over_bound", fmt::format("{:.4f}", worst.to_bound));
+}
+
+TEST(OldestKeys, TheSameKeysAreEvictedAtAnyThreadCount) {
+  int64_t evicted = 0;
+  for (uint64_t seed = 200; seed < 212; ++seed) {
+    SCOPED_TRACE(seed);
+    const EvictionCase c = random_case(seed);
+    const std::vector<double> norms(static_cast<size_t>(c.heads), std::sqrt(static_cast<double>(c.head_dim)));
+    expect_same_bits_at_any_thread_count([&] {
+      KvCache cache(c.batch, c.kv_heads, c.head_dim, c.cached);
+      std::vector<double> numbers;
+      for (const int64_t end : {c.keys / 2, c.keys}) {
+        const Tensor k = c.k.slice(1, cache.length(), end);
+        cache.append(k, k, c.gates.slice(1, cache.length(), end));
+        for (const std::vector<double>& shares : kernels::shares_of_oldest_keys(cache, c.options, norms)) {
+          numbers.insert(numbers.end(), shares.begin(), shares.end());
+        }
+        evicted += cache.evict_negligible(0.01, norms, c.options, 0);
+        for (int64_t h = 0; h < c.kv_heads; ++h) numbers.push_back(static_cast<double>(cache.begin(h)));
+      }
+      const Tensor q = c.q.slice(1, c.keys - 1, c.keys).clone();
+      AttentionState state;
+      const Tensor out = attention_decode(q, cache, c.options, &state);
+      numbers.push_back(evicted_share(q, cache, c.options, state.lse));
+      Tensor bits({2 * std::ssize(numbers)}, DType::int32);
+      std::memcpy(bits.raw(), numbers.data(), bits.bytes());
+      return std::vector<Tensor>{out, state.lse, bits};
+    });
+  }
+  EXPECT_GT(evicted, 0);
 }
 
 TEST(OldestKeys, LongerQueriesThanAssumedAreReported) {
