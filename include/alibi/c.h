@@ -89,8 +89,8 @@ typedef struct alibi_attention_options {
   size_t leftpad_k_count;
   const float* sinks; /* a logit for each head that joins the softmax without a value, -infinity: none; null: none */
   size_t sinks_count;
-  const float* log_decay; /* forget gates: log f_t <= 0 of each key and query head, contiguous [batch, keys, heads], in
-                           * memory of the CPU; -infinity begins a document; null: none */
+  const float* log_decay; /* forget gates: log f_t <= 0 of each key and query head, contiguous [batch, keys, heads] or
+                           * [pages, page rows, heads], on the CPU; -infinity begins a document; null: none */
   size_t log_decay_count;
 } alibi_attention_options;
 

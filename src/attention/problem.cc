@@ -6,6 +6,7 @@
 
 #include "attention/kernel_state.h"
 #include "core/check.h"
+#include "core/parallel.h"
 
 namespace alibi::kernels {
 namespace {
@@ -152,21 +153,40 @@ void set_options(const char* operation, const AttentionOptions& options, Problem
   problem.sinks = options.sinks;
 }
 
+/// Gates that lie in pages as those of keys in one piece, [sequences, keys, heads].
+Tensor gates_in_one_piece(const Problem& problem, const Tensor& gates) {
+  int64_t most = 0;
+  for (const Sequence& sequence : problem.sequences) most = std::max(most, sequence.keys);
+  Tensor result({std::ssize(problem.sequences), most, problem.heads});
+  core::parallel_for(std::ssize(problem.sequences), [&](int64_t i) {
+    const Sequence& sequence = problem.sequences[static_cast<size_t>(i)];
+    float* to = result.data<float>() + i * most * problem.heads;
+    for (int64_t key = 0; key < sequence.keys; ++key) {
+      const KeyRow at = problem.key_row(sequence, key);
+      const float* const from = gates.data<float>() + at.batch * gates.stride(0) + at.row * gates.stride(1);
+      for (int64_t head = 0; head < problem.heads; ++head) *to++ = from[head * gates.stride(2)];
+    }
+  });
+  return result;
+}
+
 void set_decays(const char* operation, const AttentionOptions& options, Problem& problem) {
   if (!options.log_decay) return;
   const Tensor& gates = *options.log_decay;
   check_usage(options.causal, "[{}] log_decay is set, but attention is not causal; expected causal", operation);
-  check_usage(problem.page_rows == 0, "[{}] log_decay is set with block_table, expected one of them", operation);
   check_usage(problem.device == Device::cpu, "[{}] log_decay is set, but q is on '{}'; expected 'cpu'", operation,
               name_of(problem.device));
-  const Shape shape = {problem.batch, problem.keys, problem.heads};
+  const bool paged = problem.block_table.defined();
+  const Shape shape = {paged ? problem.k_pages : problem.batch, problem.keys, problem.heads};
   check_usage(
       gates.defined() && gates.shape() == shape && gates.dtype() == DType::float32 && gates.device() == Device::cpu,
-      "[{}] log_decay has shape {}, expected float32 {} (batch, keys, heads of q) on 'cpu'", operation, gates.shape(),
-      shape);
+      "[{}] log_decay has shape {}, expected float32 {} (the rows of k, and the heads of q) on 'cpu'", operation,
+      gates.shape(), shape);
   std::vector<Decays::Rows> rows;
-  for (const Sequence& s : problem.sequences) rows.push_back({s.batch, s.key_begin, s.keys});
-  problem.decays = std::make_shared<const Decays>(operation, gates, rows);
+  for (const Sequence& s : problem.sequences) {
+    rows.push_back(paged ? Decays::Rows{s.number, 0, s.keys} : Decays::Rows{s.batch, s.key_begin, s.keys});
+  }
+  problem.decays = std::make_shared<const Decays>(operation, paged ? gates_in_one_piece(problem, gates) : gates, rows);
 }
 
 }  // namespace

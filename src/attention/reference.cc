@@ -55,12 +55,13 @@ struct WeightRow {
 };
 
 /// log f_t of key t of a sequence, or 0 without gates.
-double gate(const AttentionOptions& options, const Sequence& sequence, int64_t key, int64_t head) {
+double gate(const Problem& problem, const AttentionOptions& options, const Sequence& sequence, int64_t key,
+            int64_t head) {
   if (!options.log_decay) return 0;
   const Tensor& gates = *options.log_decay;
-  const int64_t row = sequence.key_begin + key;
+  const kernels::KeyRow at = problem.key_row(sequence, key);
   return static_cast<double>(
-      gates.data<float>()[sequence.batch * gates.stride(0) + row * gates.stride(1) + head * gates.stride(2)]);
+      gates.data<float>()[at.batch * gates.stride(0) + at.row * gates.stride(1) + head * gates.stride(2)]);
 }
 
 WeightRow weights(const Problem& problem, const AttentionOptions& options, const Sequence& sequence, HeadBias bias,
@@ -69,7 +70,7 @@ WeightRow weights(const Problem& problem, const AttentionOptions& options, const
   bias.decay = {};  // the gates are summed here from the row backwards
   auto [begin, end] = Problem::keys_seen(bias, position, position, sequence.keys);
   for (int64_t j = end - 1; j > begin; --j) {
-    if (gate(options, sequence, j, head) == -HUGE_VAL) begin = j;  // ends the loop
+    if (gate(problem, options, sequence, j, head) == -HUGE_VAL) begin = j;  // ends the loop
   }
   const DoubleRows keys{problem.k, problem.dtype, problem.head_dim};
   WeightRow row{.begin = begin, .p = std::vector<double>(static_cast<size_t>(end - begin)), .derivative = {}};
@@ -83,7 +84,7 @@ WeightRow weights(const Problem& problem, const AttentionOptions& options, const
     keys.load(at.batch, at.row, head / problem.group(), k);
     const double x = static_cast<double>(problem.scale) * dot(q, k), capped = problem.score_scale().capped(x);
     const double s = capped + bias->precise_at(position - j) + decay;
-    decay += gate(options, sequence, j, head);
+    decay += gate(problem, options, sequence, j, head);
     const auto n = static_cast<size_t>(j - begin);
     row.p[n] = s;
     if (problem.softcap > 0) row.derivative[n] = 1 - std::pow(capped / static_cast<double>(problem.softcap), 2);

@@ -117,8 +117,15 @@ alibi_status alibi_attention(const alibi_tensor* q, const alibi_tensor* k, const
     const Tensor q_view = to_tensor(operation, "q", q, device);
     const Tensor k_view = to_tensor(operation, "k", k, device), v_view = to_tensor(operation, "v", v, device);
     Tensor out_view = to_tensor(operation, "out", out, device);
-    attention(q_view, k_view, v_view, to_options(operation, options, q_view), out_view,
-              state != nullptr ? &state->state : nullptr);
+    AttentionOptions settings = to_options(operation, options, q_view);
+    if (settings.log_decay && settings.block_table) {
+      const Shape shape = {k_view.size(0), k_view.size(1), q_view.size(2)};
+      check(settings.log_decay->elements() == shape[0] * shape[1] * shape[2],
+            "[{}] log_decay_count is {}, expected pages * page rows * heads, {}", operation,
+            settings.log_decay->elements(), shape[0] * shape[1] * shape[2]);
+      settings.log_decay = settings.log_decay->reshape(shape);
+    }
+    attention(q_view, k_view, v_view, settings, out_view, state != nullptr ? &state->state : nullptr);
     if (state == nullptr) return;
     state->positions = {};
     state->stream = stream;

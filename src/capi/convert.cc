@@ -167,7 +167,8 @@ AttentionOptions to_options(const char* operation, const alibi_attention_options
   result.softcap = options.softcap;
   result.sinks = to_vector(operation, "sinks", options.sinks, options.sinks_count);
   if (options.log_decay != nullptr) {
-    const int64_t batch = q.size(0), of_keys = batch * q.size(2);
+    // The caller, who has k, gives the rows of pages their shape.
+    const int64_t batch = options.block_table != nullptr ? 1 : q.size(0), of_keys = batch * q.size(2);
     const auto count = static_cast<int64_t>(options.log_decay_count);
     check(of_keys > 0 && count >= 0 && count % of_keys == 0,
           "[{}] log_decay_count is {}, expected batch * keys * heads, a multiple of {}", operation,

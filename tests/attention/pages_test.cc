@@ -8,6 +8,7 @@
 
 #include "alibi/kv_cache.h"
 #include "attention/cases.h"
+#include "attention/gates.h"
 #include "attention/kernel.h"
 
 namespace alibi::kernels {
@@ -41,6 +42,12 @@ struct Paged {
       result.slice(1, i, i + 1).copy_from(cache.slice(0, page, page + 1).slice(1, i % page_rows, i % page_rows + 1));
     }
     return result;
+  }
+
+  /// The gates of a sequence in one piece, [1, rows, heads].
+  Tensor gathered_gates(const Tensor& gates, int64_t sequence) const {
+    const Tensor rows = gathered(gates.reshape({gates.size(0), gates.size(1), gates.size(2), 1}), sequence);
+    return rows.reshape({1, rows.size(1), rows.size(2)});
   }
 
   std::vector<int32_t> used;
@@ -78,7 +85,9 @@ void expect_pages(const AttentionCase& c, const Paged& paged) {
     for (int64_t b = 0; b < c.batch; ++b) {
       const Tensor k = paged.gathered(paged.k, b), v = paged.gathered(paged.v, b), one = q.slice(0, b, b + 1);
       std::vector<double> expected, lse;
-      attention_reference(one, k, v, options_of(c, b), expected, &lse);
+      AttentionOptions of_entry = options_of(c, b);
+      if (c.options.log_decay) of_entry.log_decay = paged.gathered_gates(*c.options.log_decay, b);
+      attention_reference(one, k, v, of_entry, expected, &lse);
       const std::vector<double> found = doubles(out.slice(0, b, b + 1));
       EXPECT_TRUE(max_abs_diff(found, expected) <= unit_of(c.dtype) * std::max(1.0, max_abs(expected)))
           << "entry " << b << " differs by " << max_abs_diff(found, expected);
@@ -124,6 +133,30 @@ TEST(AttentionPages, RandomCases) {
   EXPECT_GT(decoded, 5) << "cases of the kernel for few queries";
 }
 
+TEST(AttentionPages, Gates) {
+  std::mt19937_64 random(6);
+  const auto pick = [&](std::initializer_list<int64_t> of) { return of.begin()[random() % of.size()]; };
+  int decoded = 0;
+  for (int i = 0; i < 48; ++i) {
+    AttentionCase c{.batch = pick({1, 2, 3}), .queries = pick({1, 1, 2, 40, 70}), .kv_heads = 2, .head_dim = 16};
+    c.seed = static_cast<uint64_t>(1000 * i + 400000);
+    c.heads = c.kv_heads * pick({1, 2});
+    c.dtype = i % 3 == 0 ? DType::float32 : i % 3 == 1 ? DType::float16 : DType::bfloat16;
+    if (pick({0, 1}) != 0) c.options.alibi_slopes = slopes(static_cast<int>(c.heads));
+    if (pick({0, 0, 1}) != 0) c.options.sliding_window = 100;
+    if (pick({0, 0, 1}) != 0) c.options.tolerance = 0x1p-24f;
+    if (pick({0, 0, 1}) != 0) c.options.sinks = random_sinks(c.heads, c.seed);
+    std::vector<int32_t> used;
+    for (int64_t b = 0; b < c.batch; ++b) used.push_back(static_cast<int32_t>(pick({0, 1, 63, 65, 150, 300, 700})));
+    const Paged paged(c, pick({1, 64, 100, 256}), used, c.seed + 7);
+    c.options.log_decay =
+        random_gates({paged.k.size(0), paged.k.size(1), c.heads}, c.seed + 9, static_cast<Gates>(i / 3 % 4));
+    decoded += c.queries * c.heads / c.kv_heads <= 16 && paged.k.size(1) % 64 == 0;
+    expect_pages(c, paged);
+  }
+  EXPECT_GT(decoded, 5) << "cases of the kernel for few queries";
+}
+
 /// The bits of a cache in one piece: the blocks of keys and their order are the same.
 TEST(AttentionPages, FewQueriesHaveTheBitsOfACache) {
   for (const DType dtype : {DType::float32, DType::bfloat16, DType::float16}) {
@@ -135,9 +168,15 @@ TEST(AttentionPages, FewQueriesHaveTheBitsOfACache) {
     cache.append(paged.gathered(paged.k, 0), paged.gathered(paged.v, 0));
     AttentionOptions options = c.options;
     const Tensor expected = attention_decode(q, cache, options);
+    const Tensor gates = random_gates({paged.k.size(0), 128, 4}, 8, Gates::mild);
+    KvCache gated(1, 2, 48, dtype);
+    gated.append(paged.gathered(paged.k, 0), paged.gathered(paged.v, 0), paged.gathered_gates(gates, 0));
+    const Tensor expected_with_gates = attention_decode(q, gated, options);
     options.block_table = paged.table;
     options.seqused_k = paged.used;
     EXPECT_TRUE(same_bits(attention(q, paged.k, paged.v, options), expected));
+    options.log_decay = gates;
+    EXPECT_TRUE(same_bits(attention(q, paged.k, paged.v, options), expected_with_gates));
     expect_same_bits_at_any_thread_count([&] { return std::vector<Tensor>{attention(q, paged.k, paged.v, options)}; });
   }
 }
@@ -263,6 +302,13 @@ TEST(AttentionPages, ErrorsNameTheArgument) {
   wrong.data<int32_t>()[3] = 99;
   test::expect_error(call([&](AttentionOptions& o) { o.block_table = wrong; }),
                      "block_table[1][1] is 99, expected 0 to 6");
+  Tensor gates({paged.k.size(0), 64, 2});
+  gates.data<float>()[(paged.table.data<int32_t>()[3] * 64 + 5) * 2 + 1] = 0.5f;  // row 69 of the second entry
+  test::expect_error(call([&](AttentionOptions& o) { o.log_decay = gates; }), "log_decay[1][69][1] is 0.5");
+  test::expect_error(call([&](AttentionOptions& o) {
+                       o.log_decay = Tensor({2, 128, 2});
+                     }),
+                     fmt::format("log_decay has shape [2, 128, 2], expected float32 [{}, 64, 2]", paged.k.size(0)));
   AttentionOptions options;
   options.block_table = paged.table;
   options.seqused_k = paged.used;

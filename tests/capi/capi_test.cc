@@ -365,6 +365,16 @@ TEST_F(CInterface, KeysInPages) {
     return Tensor::view(data[i].data(), {first, rows[i] / first, heads, dim});
   };
   EXPECT_EQ(found, attention(view(0, 2), view(1, 5), view(2, 5), o).to_floats());
+  std::vector<float> gates(static_cast<size_t>(5 * page_rows * heads));
+  for (size_t i = 0; i < gates.size(); ++i) gates[i] = -0.01f * static_cast<float>(i % 7);
+  options.log_decay = gates.data();
+  options.log_decay_count = gates.size();
+  ASSERT_EQ(alibi_attention(&c_q, &c_k, &c_v, &options, &c_out, nullptr), ALIBI_OK) << alibi_last_error();
+  o.log_decay = Tensor::view(gates.data(), {5, page_rows, heads});
+  EXPECT_EQ(found, attention(view(0, 2), view(1, 5), view(2, 5), o).to_floats());
+  options.log_decay_count -= heads;
+  expect_refused(alibi_attention(&c_q, &c_k, &c_v, &options, &c_out, nullptr),
+                 "log_decay_count is 78, expected pages * page rows * heads, 80");
   options.block_table_pages = -1;
   expect_refused(alibi_attention(&c_q, &c_k, &c_v, &options, &c_out, nullptr), "block_table_pages is -1");
   expect_refused(alibi_append_keys(&new_k, &new_v, used, 2, table, 1, &c_k, &c_v), "block_table");
