@@ -204,15 +204,27 @@ def tangent_of(primals: tuple[Tensor, ...], tangents: tuple[Tensor | None, ...],
     return torch.cat([dout for dout, _ in parts], 1).to(q.dtype), torch.cat([dlse for _, dlse in parts], 2), None, None
 
 
+def decay_of(gates: Tensor, dgates: Tensor | None, first: int, last: int) -> tuple[Tensor, Tensor | None]:
+    """The sums of the gates (batch, keys, heads) after each key up to the queries at the positions from first to last,
+    (batch, heads, last - first, keys), and their tangent. A query past the last key counts as one at the last key."""
+    closed = gates.isinf()
+    at = torch.arange(first, last, device=gates.device).clamp(0, gates.shape[1] - 1)
+
+    def between(of_keys: Tensor) -> Tensor:
+        sums = of_keys.double().cumsum(1).transpose(1, 2)
+        return sums[:, :, at, None] - sums[:, :, None]
+
+    decay = between(gates.masked_fill(closed, 0)).masked_fill(between(closed) > 0, float("-inf"))
+    return decay.float(), None if dgates is None else between(dgates.masked_fill(closed, 0)).float()
+
+
 def attention_tangent(ctx: Any, dq: Any, dk: Any, dv: Any, *doptions: Any) -> tuple[Any, ...]:
     q, k, v, *_ = ctx.saved_tensors
     options = with_tensors(ctx.options, ctx.saved_tensors[-len(TENSORS) :])
     tangents = Options(*doptions)
-    dslopes, dslopes_after = tangents.alibi_slopes, tangents.alibi_slopes_after
+    dslopes, dslopes_after, dgates = tangents.alibi_slopes, tangents.alibi_slopes_after, tangents.log_decay
     if options.dropout_p:
         raise UsageError(f"[attention] dropout_p is {options.dropout_p}, expected 0 in forward-mode differentiation")
-    if options.log_decay is not None:
-        raise UsageError("[attention] log_decay is given, expected none in forward-mode differentiation")
     slopes, slopes_after, window = options.alibi_slopes, options.alibi_slopes_after, options.window
     after = options.window_after or window
 
@@ -236,6 +248,11 @@ def attention_tangent(ctx: Any, dq: Any, dk: Any, dv: Any, *doptions: Any) -> tu
                 there = torch.zeros_like(slopes) if dslopes is None else dslopes
                 beyond = torch.zeros_like(slopes_after) if dslopes_after is None and slopes_after is not None else dslopes_after
                 dbias = linear(there, beyond)
+        if options.log_decay is not None:
+            decay, ddecay = decay_of(
+                options.log_decay[:, of_k], None if dgates is None else dgates[:, of_k], begin + first, begin + last)
+            bias = bias + decay
+            dbias = ddecay if dbias is None else dbias if ddecay is None else dbias + ddecay
         return bias.masked_fill(~seen, float("-inf")), dbias
 
     return tangent_of((q, k, v), (dq, dk, dv), options.cu_seqlens_q, options.cu_seqlens_k, options.softmax_scale,

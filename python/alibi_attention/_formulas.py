@@ -28,8 +28,9 @@ def slopes(heads: int, bias_max: float = 8.0) -> Array:
     return np.array(first + second[: heads - power])
 
 
-def attention(q: Array, k: Array, v: Array, scale: float, slopes_: Array, causal: bool) -> Array:
-    """q [L, heads, head_dim]; k and v may have fewer heads, each of which serves several neighbouring query heads."""
+def attention(q: Array, k: Array, v: Array, scale: float, slopes_: Array, causal: bool, decay: Array | None = None) -> Array:
+    """q [L, heads, head_dim]; k and v may have fewer heads, each of which serves several neighbouring query heads. decay
+    [L, heads], float64, are running sums: a score has that of its query less that of its key."""
     length, heads = q.shape[:2]
     group = heads // k.shape[1]
     out = np.empty_like(q)
@@ -42,6 +43,8 @@ def attention(q: Array, k: Array, v: Array, scale: float, slopes_: Array, causal
         for h in range(heads):
             scores = q[at, h] @ k[:seen, h // group].T * scale
             scores -= float(slopes_[h]) * distance
+            if decay is not None:
+                scores += (decay[at, h][:, None] - decay[None, :seen, h]).astype(q.dtype)
             if causal:
                 scores[hidden] = -np.inf
             scores = np.exp(scores - scores.max(1, keepdims=True))
@@ -96,6 +99,10 @@ def silu(x: Array) -> Array:
     return np.asarray(x / (1 + np.exp(-x)))
 
 
+def sigmoid(x: Array) -> Array:
+    return np.asarray(1 / (1 + np.exp(-x)))
+
+
 def relu(x: Array) -> Array:
     return np.asarray(np.maximum(x, 0))
 
@@ -113,6 +120,10 @@ def by_rows(x: Array, w: Weights, compute: Callable[[Array, Any], Array]) -> Arr
     """A feed-forward network for some rows at a time, because its inner layer is wide. Each matrix is read once."""
     kept = Kept(w)
     return np.concatenate([compute(x[at : at + 512], kept) for at in range(0, len(x), 512)])
+
+
+def swiglu(x: Array, w: Weights, p: str) -> Array:
+    return by_rows(x, w, lambda r, m: linear(silu(linear(r, m, p + "gate_proj")) * linear(r, m, p + "up_proj"), m, p + "down_proj"))
 
 
 # ---------------------------------------------------------------- decoders: note(x) after each branch, then the logits
@@ -212,9 +223,7 @@ def baichuan(c: Config, w: Weights, ids: Array, note: Note) -> Array:
         y = self_attention(qkv, heads, 1 / math.sqrt(x.shape[1] // heads), slopes_of(c, w))
         x = x + linear(y, w, p + "self_attn.o_proj")
         note(x)
-        z = rms_norm(x, w, p + "post_attention_layernorm", eps)
-        x = x + by_rows(z, w, lambda r, m: linear(silu(linear(r, m, p + "mlp.gate_proj")) * linear(r, m, p + "mlp.up_proj"),
-                                                  m, p + "mlp.down_proj"))  # fmt: skip
+        x = x + swiglu(rms_norm(x, w, p + "post_attention_layernorm", eps), w, p + "mlp.")
         note(x)
     x = note(rms_norm(x, w, "model.norm", eps))
     return w.project(x, "lm_head.weight", c["vocab_size"] == 125696 or "z_loss_weight" in c)
@@ -274,6 +283,34 @@ def refact(c: Config, w: Weights, ids: Array, note: Note) -> Array:
     return w.project(note(layer_norm(x, w, "ln_f", eps)), "lm_head.weight")
 
 
+def forgetting(c: Config, w: Weights, ids: Array, note: Note) -> Array:
+    """The Forgetting Transformer of flash-linear-attention: a score has the logarithms of the gates after its key added."""
+    heads, eps = c["num_heads"], c.get("norm_eps", 1e-6)
+    x = w.rows("model.embeddings.weight", ids)
+    note(x)
+    for n in range(layers_of(c)):
+        p = f"model.layers.{n}."
+        z = rms_norm(x, w, p + "attn_norm", eps)
+
+        def projected(name: str, count: int) -> Array:
+            y = heads_of(linear(z, w, f"{p}attn.{name}_proj"), count)
+            if not c.get("qk_norm") or name == "v":
+                return y
+            weight = w[f"{p}attn.{name}_norm.weight"].reshape(count, -1)
+            return np.asarray(y / np.sqrt((y * y).mean(-1, keepdims=True) + 1e-5) * weight)  # of each head, whatever norm_eps is
+
+        q, k, v = (projected(name, (c.get("num_kv_heads") or heads) if name != "q" else heads) for name in "qkv")
+        decay = -np.logaddexp(0, -linear(z, w, p + "attn.f_proj").astype(np.float64)).cumsum(0)
+        y = attention(q, k, v, 1 / math.sqrt(q.shape[2]), slopes_of(c, w), True, decay)
+        if c.get("use_output_gate"):
+            y = y * sigmoid(linear(z, w, p + "attn.g_proj"))
+        x = x + linear(y, w, p + "attn.o_proj")
+        note(x)
+        x = x + swiglu(rms_norm(x, w, p + "mlp_norm", eps), w, p + "mlp.")
+        note(x)
+    return w.project(note(rms_norm(x, w, "model.norm", eps)), head_of(w, "model.embeddings.weight"))
+
+
 # ---------------------------------------------------------------- encoders
 
 
@@ -321,16 +358,19 @@ Family = Callable[[Config, Weights, Array, Note], Any]
 FAMILIES: dict[str, Family] = {
     "mpt": mpt, "bloom": bloom, "falcon": bloom, "RefinedWebModel": bloom, "RefinedWeb": bloom, "baichuan": baichuan,
     "btlm": btlm, "jais": btlm, "gpt_refact": refact, "replit_lm": replit, "bert": bert,
+    "forgetting_transformer": forgetting,
 }  # fmt: skip
 
 
 def heads_in(c: Config) -> int:
-    return next(int(c[key]) for key in ("n_heads", "num_attention_heads", "n_head") if c.get(key) is not None)
+    return next(int(c[key]) for key in ("n_heads", "num_attention_heads", "n_head", "num_heads") if c.get(key) is not None)
 
 
 def slopes_of(c: Config, w: Weights) -> Array:
     """What a distance of one takes off a score."""
     heads = heads_in(c)
+    if FAMILIES[c["model_type"]] is forgetting:  # gates alone
+        return np.zeros(heads)
     if "transformer.relative_pe.slopes" in w:  # Jais and BTLM store them
         return w["transformer.relative_pe.slopes"].reshape(heads) / ((c.get("alibi_scaling") or {}).get("factor") or 1)
     attn = c.get("attn_config") or {}

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import os
 import pathlib
 import platform
 import re
+import signal
 import sys
 import tempfile
 import unicodedata
@@ -363,7 +365,17 @@ def _is_part_of(file: pathlib.Path, path: pathlib.Path) -> bool:
     return any(place.samefile(path) for place in (file, file.absolute().parent) if path.is_dir() == place.is_dir())
 
 
+def _end(number: int, frame: Any) -> None:
+    """Ends the command at a signal, so that temporary folders are removed, and the processes that it waits for."""
+    for process in multiprocessing.active_children():
+        process.terminate()
+    sys.exit(128 + number)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:  # nohup ignores SIGHUP
+            signal.signal(number, _end)
     parser = argparse.ArgumentParser(prog="alibi verify", description="Check that a model runs here as in its reference.")
     parser.add_argument("model", metavar="MODEL", help="model folder of Hugging Face, or GGUF file")
     parser.add_argument("--text", metavar="FILE", help="the text to read")

@@ -96,7 +96,7 @@ def dense_torch(torch, q, k, v, gates):
     k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
     bias = (sums[:, :, -q.shape[2] :, None] - sums[:, :, None]).masked_fill(
         torch.ones(q.shape[2], k.shape[2], dtype=torch.bool).triu(k.shape[2] - q.shape[2] + 1), float("-inf"))  # fmt: skip
-    return torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=bias).transpose(1, 2)
+    return ((q @ k.mT * q.shape[3] ** -0.5 + bias).softmax(-1) @ v).transpose(1, 2)
 
 
 @pytest.mark.parametrize("kind", ["numpy", "torch"])
@@ -134,6 +134,40 @@ def test_torch(queries, tolerance):
     assert (alone - expected[3]).abs().max() <= 1e-5 * max(1, expected[3].abs().max())
 
 
+@pytest.mark.parametrize("queries", [L, 7])
+def test_tangents(queries):
+    torch = pytest.importorskip("torch")
+    given = tuple(torch.from_numpy(x) for x in arrays(queries=queries))
+    tangents = tuple(torch.randn(x.shape, generator=torch.Generator().manual_seed(i)) for i, x in enumerate(given))
+    wide = tuple(tuple(x.double() for x in several) for several in (given, tangents))
+    slopes = torch.tensor(alibi.slopes(H))
+
+    def run(q, k, v, gates, **more):
+        return alibi.attention(q, k, v, log_decay=gates, **more)
+
+    def expected(q, k, v, gates):
+        return dense_torch(torch, q, k, v, gates)
+
+    for a, b in zip(torch.func.jvp(run, given, tangents), torch.func.jvp(expected, *wide)):
+        assert (a - b).abs().max() <= 2e-5 * max(1, b.abs().max())
+    # Slopes are gates that are the same for all tokens.
+    of_both = torch.func.jvp(lambda *x: run(*x, alibi_slopes=slopes), given, tangents)[1]
+    of_gates = torch.func.jvp(lambda q, k, v, gates: expected(q, k, v, gates - slopes), *wide)[1]
+    assert (of_both - of_gates).abs().max() <= 2e-5 * max(1, of_gates.abs().max())
+    past = torch.func.jvp(lambda *x: run(*x, query_offset=L + 5), given, tangents)[1]  # as at the last key
+    last = torch.func.jvp(lambda *x: run(*x, query_offset=L - 1), *((x[:, -1:], *others) for x, *others in (given, tangents)))[1]
+    assert (past[:, -1:] - last).abs().max() <= 2e-5
+    # A gate of -infinity hides the keys before it, and packed sequences do the same.
+    q, k, v, gates = (x[:1] for x in given)
+    dq, dk, dv, dgates = (x[:1] for x in tangents)
+    if queries == L:
+        packed = torch.func.jvp(lambda *x: run(*x, cu_seqlens_q=[0, 40, L], cu_seqlens_k=[0, 40, L]), (q, k, v, gates), (dq, dk, dv, dgates))
+        gates = gates.clone()
+        gates[:, 40] = -torch.inf
+        closed = torch.func.jvp(run, (q, k, v, gates), (dq, dk, dv, dgates))
+        assert (closed[1] - packed[1]).abs().max() <= 2e-5
+
+
 def test_torch_transforms():
     torch = pytest.importorskip("torch")
     q, k, v, gates = (torch.from_numpy(x) for x in arrays())
@@ -144,8 +178,6 @@ def test_torch_transforms():
     leaf = gates.clone().requires_grad_()
     alibi.attention(q, k, v, log_decay=leaf).square().sum().backward()
     assert torch.equal(of_gates, leaf.grad)
-    with pytest.raises(alibi.UsageError, match="log_decay is given"):
-        torch.func.jvp(lambda x: alibi.attention(x, k, v, log_decay=gates), (q,), (q,))
     leaf = gates.clone().requires_grad_()
     given = (q.requires_grad_(), k, v, None, None, True, 0, 0.0, 0.0, None, None, None, None, 0.0, 0, 0.0, None, leaf)
     torch.library.opcheck(torch.ops.alibi.attention.default, given)

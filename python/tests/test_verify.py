@@ -1,11 +1,14 @@
 """alibi_attention.verify: what it finds in the fixtures of all families, without a fault and with one."""
 
 import json
+import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -252,6 +255,52 @@ def test_a_fault_in_a_gguf_file(tmp_path):
     assert found.differences[0].startswith("layer 1, feed-forward network"), found
 
 
+def forgetting(folder, **more):
+    """A random Forgetting Transformer in the format of flash-linear-attention."""
+    config = {"model_type": "forgetting_transformer", "hidden_size": 24, "num_hidden_layers": 2, "vocab_size": 50, "num_heads": 3,
+              "num_kv_heads": None, "intermediate_size": 40, "qk_norm": False, "norm_eps": 1e-5, **more}  # fmt: skip
+    width, keys, inner = 24, 8 * (config["num_kv_heads"] or 3), 40
+    shapes = {"model.embeddings.weight": (50, width), "model.norm.weight": (width,), "lm_head.weight": (50, width)}
+    for n in range(2):
+        p = f"model.layers.{n}."
+        shapes |= {p + "attn_norm.weight": (width,), p + "mlp_norm.weight": (width,), p + "attn.q_proj.weight": (width, width),
+                   p + "attn.k_proj.weight": (keys, width), p + "attn.v_proj.weight": (keys, width), p + "attn.f_proj.weight": (3, width),
+                   p + "attn.f_proj.bias": (3,), p + "attn.o_proj.weight": (width, width), p + "mlp.gate_proj.weight": (inner, width),
+                   p + "mlp.up_proj.weight": (inner, width), p + "mlp.down_proj.weight": (width, inner)}  # fmt: skip
+        if config.get("use_output_gate"):
+            shapes[p + "attn.g_proj.weight"] = (width, width)
+        if config["qk_norm"]:
+            shapes |= {p + "attn.q_norm.weight": (width,), p + "attn.k_norm.weight": (keys,)}
+    random, header, tensors = np.random.default_rng(0), {}, {}
+    for name, shape in shapes.items():
+        values = random.standard_normal(shape) * 0.3 + (1 if name.endswith("norm.weight") else 2 if name.endswith("bias") else 0)
+        header[name] = {"shape": list(shape)}
+        set_array(header, tensors, name, values)
+    folder.mkdir(exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(config))
+    write(folder, header, tensors)
+    return folder, header, tensors
+
+
+@pytest.mark.parametrize("more", [{}, {"qk_norm": True, "num_kv_heads": 1}])
+def test_forgetting_transformers(tmp_path, more):
+    right, header, tensors = forgetting(tmp_path / "right", **more)
+    found = check(right)
+    assert found.verdict == "equal" and found.results["differences_of_outputs"][-1]["formulas"] < 5e-6, found
+    for name in sorted(header):
+        if more.get("qk_norm") and re.search(r"\.[qk]_proj\.", name):
+            continue  # a norm takes the factor away
+        changed_header, changed = dict(header), dict(tensors)
+        set_array(changed_header, changed, name, array(header, tensors, name) * np.float32(1.001))
+        wrong, *_ = forgetting(tmp_path / "wrong", **more)
+        write(wrong, changed_header, changed)
+        found = check(wrong, reference=right)
+        layer = re.search(r"layers\.(\d)\.(attn|mlp)", name)
+        place = (f"layer {layer[1]}, {'attention' if layer[2] == 'attn' else 'feed-forward network'}" if layer else
+                 {"model.norm.weight": "the final norm", "lm_head.weight": "the output projection"}.get(name, "the embedding"))  # fmt: skip
+        assert found.verdict == "differs" and found.differences[0].startswith(place), (name, found.differences)
+
+
 def test_own_models_without_a_reference(tmp_path):
     text = "the quick brown fox jumps over the lazy dog and runs away from the old bear\n" * 40
     alibi.train(text, preset="tiny", position="rotary", train_length=16, train_tokens=256, batch_tokens=128,
@@ -283,3 +332,21 @@ def test_the_command(tmp_path):
     done = subprocess.run([*command, tmp_path / "broken"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 1 and "alibi cannot run" in done.stdout
     assert str(tmp_path) not in (tmp_path / "verify.json").read_text()
+
+
+@needs_fixtures
+@pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="needs Linux's /proc")
+def test_a_signal_ends_the_command_and_removes_what_it_wrote(tmp_path):
+    scratch, pids = tmp_path / "scratch", []
+    scratch.mkdir()
+    running = subprocess.Popen([sys.executable, "-m", "alibi_attention.verify", FIXTURES / "models" / "mpt-max16", "--layers", "1"],
+                               cwd=tmp_path, env={**os.environ, "TMPDIR": str(scratch)}, stderr=subprocess.DEVNULL)  # fmt: skip
+    while not pids and running.poll() is None:  # until a side runs in its process
+        time.sleep(0.01)
+        children = pathlib.Path(f"/proc/{running.pid}/task/{running.pid}/children").read_text().split()
+        pids = [pid for pid in children if b"spawn_main" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+                and b"_core" in pathlib.Path(f"/proc/{pid}/maps").read_bytes()]  # fmt: skip
+    assert list(scratch.iterdir())
+    running.send_signal(signal.SIGTERM)
+    assert running.wait(timeout=60) == 128 + signal.SIGTERM and not list(scratch.iterdir())
+    assert not any(pathlib.Path(f"/proc/{pid}").exists() for pid in pids)
