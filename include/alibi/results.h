@@ -120,6 +120,10 @@ struct MethodResults : RunResults {
   std::string name;              ///< the method, and "alibi@128" if there are several training lengths
   std::vector<uint64_t> seeds;   ///< seeds of the finished runs
   std::vector<RunResults> runs;  ///< in the order of the seeds
+  /// Of a task. The method answers where the interval of its accuracy lies above 90 %: the largest length at which, as
+  /// at all shorter ones, it answers at the smallest distances, and the largest distance up to which it answers at any
+  /// of these lengths. Zeros: it does not even answer at the training length.
+  int64_t largest_length = 0, largest_distance = 0;
 };
 
 /// Results of all methods on one task. A method's questions are those of all its seeds.

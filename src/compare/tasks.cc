@@ -256,6 +256,8 @@ TaskText ask_copy(const TaskSettings& settings, int64_t bytes, int64_t distance,
   return text;
 }
 
+// Parity and repeat are controls: report::control_note() knows them by their names.
+
 // Parity: "0110=0;" is a run of bits and its parity. Transformers are not expected to learn long runs.
 
 void add_parity(TaskText& text, int64_t bits, Dice& dice) {

@@ -90,7 +90,7 @@ std::string one_run(const CompareResults& results) {
   if (results.parameters > 0) {
     text += fmt::format(", {} parameters", core::format_count(static_cast<double>(results.parameters)));
   }
-  const std::string seeds = number_of_seeds(results);
+  const std::string seeds = number_of_seeds(results.methods);
   if (seeds == "1") return text + fmt::format("; one run, seed {}", results.seed);
   return text + fmt::format("; means of {} seeds; bands show 95 % intervals", seeds);
 }
@@ -103,16 +103,6 @@ Interval band_of(const MethodResults& method, const Interval& nll) {
 }
 
 }  // namespace
-
-std::string number_of_seeds(const CompareResults& results) {
-  size_t least = SIZE_MAX, most = 1;
-  for (const MethodResults& method : results.methods) {
-    const size_t seeds = std::max<size_t>(method.seeds.size(), 1);
-    least = std::min(least, seeds);
-    most = std::max(most, seeds);
-  }
-  return least < most ? fmt::format("{} to {}", least, most) : fmt::format("{}", most);
-}
 
 LineChart perplexity_chart(const CompareResults& results, double width) {
   LineChart chart;

@@ -8,8 +8,6 @@
 
 namespace alibi::report {
 
-/// Number of seeds of the methods: "1", "5", or "3 to 5" if they differ.
-std::string number_of_seeds(const CompareResults& results);
 /// Perplexity against evaluation length, with the training length marked (figure 1 of the paper).
 LineChart perplexity_chart(const CompareResults& results, double width = LineChart().width);
 /// The perplexity chart as a separate SVG file with a white background.

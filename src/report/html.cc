@@ -66,7 +66,7 @@ std::string method_colors(const CompareResults& results, bool dark) {
 
 /// Explains the figure and says which values it does not show.
 std::string figure_caption(const CompareResults& results, const LineChart& chart) {
-  const std::string seeds = number_of_seeds(results);
+  const std::string seeds = number_of_seeds(results.methods);
   const char* where = "";
   if (!has_one_training_length(results)) {
     where = " The number after @ is the length at which a model was trained.";

@@ -283,14 +283,23 @@ Json json_of_tasks(const CompareResults& results) {
   for (const TaskResults& result : results.tasks) {
     Json& task = tasks.emplace_back(json_of_fields(result.task));
     task.erase("points");
+    if (const std::string note = control_note(result); !note.empty()) task["warning"] = note;
     task["methods"] = Json::array();
     for (const MethodResults& method : result.methods) {
-      const auto [length, distance] = reach_of(method);
+      Json points = Json::array();
+      for (const AnswerPoint& point : method.task.points) {
+        Json& entry = points.emplace_back(json_of_fields(point));
+        entry["accuracy"] = point.accuracy();
+        entry["seed_accuracies"] = Json::array();
+        for (const AnswerPoint& of_seed : answers_at(method.runs, point.length, point.distance)) {
+          entry["seed_accuracies"].push_back(of_seed.accuracy());
+        }
+      }
       task["methods"].push_back({{"name", method.name},
                                  {"seeds", method.seeds},
-                                 {"largest_length", length},
-                                 {"largest_distance", distance},
-                                 {"points", json_of_fields(method.task)["points"]}});
+                                 {"largest_length", method.largest_length},
+                                 {"largest_distance", method.largest_distance},
+                                 {"points", points}});
     }
   }
   return tasks;

@@ -122,13 +122,10 @@ void summarize_answers(MethodResults& method) {
   for (AnswerPoint point : method.task.points) {
     std::vector<double> accuracies;
     point.questions = point.right = 0;
-    for (const RunResults& run : method.runs) {
-      for (const AnswerPoint& other : run.task.points) {
-        if (other.length != point.length || other.distance != point.distance) continue;
-        point.questions += other.questions;
-        point.right += other.right;
-        accuracies.push_back(other.accuracy());
-      }
+    for (const AnswerPoint& other : answers_at(method.runs, point.length, point.distance)) {
+      point.questions += other.questions;
+      point.right += other.right;
+      accuracies.push_back(other.accuracy());
     }
     if (accuracies.size() != method.runs.size()) continue;
     point.interval = wilson(point.right, point.questions);
@@ -139,6 +136,9 @@ void summarize_answers(MethodResults& method) {
     points.push_back(point);
   }
   method.task.points = points;
+  const Reach reach = reach_of(points, [](const AnswerPoint& point) { return point.interval.low; });
+  method.largest_length = reach.length;
+  method.largest_distance = reach.distance;
 }
 
 const EvaluationPoint* point_of(const RunResults& run, int64_t length) {

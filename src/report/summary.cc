@@ -135,6 +135,42 @@ std::string perplexity_text(const EvaluationPoint& point) {
                      core::format_perplexity(std::exp(point.interval.high)));
 }
 
+Reach reach_of(const std::vector<AnswerPoint>& points, double (*value)(const AnswerPoint&)) {
+  Reach reach;
+  bool answers = true;  // at all distances of this length so far
+  int64_t length = 0;
+  for (const AnswerPoint& point : points) {
+    if (point.length != length) {
+      if (length > 0 && reach.length != length) break;  // no distance of the length before
+      length = point.length;
+      answers = true;
+    }
+    answers = answers && value(point) > kReliable;
+    if (answers) reach = {length, std::max(reach.distance, point.distance)};
+  }
+  return reach;
+}
+
+std::vector<AnswerPoint> answers_at(const std::vector<RunResults>& runs, int64_t length, int64_t distance) {
+  std::vector<AnswerPoint> points;
+  for (const RunResults& run : runs) {
+    for (const AnswerPoint& point : run.task.points) {
+      if (point.length == length && point.distance == distance) points.push_back(point);
+    }
+  }
+  return points;
+}
+
+std::string number_of_seeds(const std::vector<MethodResults>& methods) {
+  size_t least = SIZE_MAX, most = 1;
+  for (const MethodResults& method : methods) {
+    const size_t seeds = std::max<size_t>(method.seeds.size(), 1);
+    least = std::min(least, seeds);
+    most = std::max(most, seeds);
+  }
+  return least < most ? fmt::format("{} to {}", least, most) : fmt::format("{}", most);
+}
+
 std::string training_lengths(const CompareResults& results) {
   std::set<int64_t> lengths;
   for (const MethodResults& method : results.methods) lengths.insert(method.train_length);

@@ -40,6 +40,22 @@ bool has_intervals(const CompareResults& results);
 /// "3.67 (3.60 to 3.74)": the perplexity with its interval, if the interval is known.
 std::string perplexity_text(const EvaluationPoint& point);
 
+/// A method answers at a distance if the 95 % interval of its accuracy lies above this number.
+inline constexpr double kReliable = 0.9;
+
+/// Largest length and largest distance of answers whose `value`, such as an end of the interval of the accuracy, lies
+/// above kReliable (MethodResults).
+struct Reach {
+  int64_t length = 0, distance = 0;
+};
+Reach reach_of(const std::vector<AnswerPoint>& points, double (*value)(const AnswerPoint&));
+
+/// The points of the runs with this length and distance; fewer than runs if some lack it.
+std::vector<AnswerPoint> answers_at(const std::vector<RunResults>& runs, int64_t length, int64_t distance);
+
+/// "3", or "1 to 3" while some methods lack runs.
+std::string number_of_seeds(const std::vector<MethodResults>& methods);
+
 /// The training lengths of the methods: "128", or "128, 256 and 512".
 std::string training_lengths(const CompareResults& results);
 /// Whether all methods were trained at one length.

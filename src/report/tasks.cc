@@ -66,28 +66,11 @@ std::string upper_first(std::string text) {
 
 }  // namespace
 
-TaskReach reach_of(const MethodResults& method) {
-  TaskReach reach;
-  bool answers = true;  // at all distances of this length so far
-  int64_t length = 0;
-  for (const AnswerPoint& point : method.task.points) {
-    if (point.length != length) {
-      if (length > 0 && reach.length != length) break;  // no distance of the length before
-      length = point.length;
-      answers = true;
-    }
-    answers = answers && point.interval.low > kReliable;
-    if (answers) reach = {length, point.distance};
-  }
-  return reach;
-}
-
 std::string reach_text(const TaskResults& task, bool farthest_only) {
   // Methods of the same reach share a sentence; the farthest comes first.
   std::map<std::pair<int64_t, int64_t>, std::vector<std::string>, std::greater<>> names;
   for (const MethodResults& method : task.methods) {
-    const TaskReach reach = reach_of(method);
-    names[{reach.distance, reach.length}].push_back(method.name);
+    names[{method.largest_distance, method.largest_length}].push_back(method.name);
   }
   std::vector<std::string> parts;
   for (const auto& [reach, methods] : names) {
@@ -97,7 +80,7 @@ std::string reach_text(const TaskResults& task, bool farthest_only) {
       parts.push_back(fmt::format("{} {} not answer reliably at {} training length", join_words(methods),
                                   one ? "does" : "do", one ? "its" : "their"));
     } else {
-      parts.push_back(fmt::format("{} {} up to distance {} in texts of up to {} tokens", join_words(methods),
+      parts.push_back(fmt::format("{} {} up to distance {} and in texts of up to {} tokens", join_words(methods),
                                   one ? "answers" : "answer", core::format_integer(distance),
                                   core::format_integer(length)));
     }
@@ -106,12 +89,42 @@ std::string reach_text(const TaskResults& task, bool farthest_only) {
   return fmt::format("{}", fmt::join(parts, "; "));
 }
 
+std::string control_note(const TaskResults& task) {
+  const bool must_pass = task.task.name == "repeat", must_fail = task.task.name == "parity";
+  std::vector<std::string> names;
+  for (const MethodResults& method : task.methods) {
+    if (must_pass && method.largest_length == 0) names.push_back(method.name);
+    if (must_fail && method.largest_distance > method.train_length) names.push_back(method.name);
+  }
+  if (names.empty()) return "";
+  if (must_fail) {
+    return fmt::format(
+        "Warning: {} {} parity farther than the training length, which hardly any transformer can. Check the "
+        "settings before you trust the other tasks.",
+        join_words(names), names.size() == 1 ? "answers" : "answer");
+  }
+  return fmt::format(
+      "Warning: {} {} not learned to repeat, which every method can. The other tasks say nothing about {} until "
+      "then: train on more --task-tokens or at another rate.",
+      join_words(names), names.size() == 1 ? "has" : "have", names.size() == 1 ? "it" : "them");
+}
+
 std::vector<std::string> task_sentences(const CompareResults& results) {
   constexpr size_t few = 2;  // with more tasks, the text beside each figure has the other methods
   std::vector<std::string> sentences;
+  std::string seeds;
+  for (const TaskResults& task : results.tasks) {
+    if (std::string note = control_note(task); !note.empty()) sentences.push_back(std::move(note));
+    seeds = number_of_seeds(task.methods);
+  }
   for (const TaskResults& task : results.tasks) {
     sentences.push_back(
         fmt::format("{}: {}.", upper_first(task.task.name), reach_text(task, results.tasks.size() > few)));
+  }
+  if (seeds == "1") {
+    sentences.emplace_back("The answers are from one seed; another seed may answer less far, so give more --seeds.");
+  } else if (!seeds.empty()) {
+    sentences.push_back(fmt::format("The answers are from {} seeds.", seeds));
   }
   return sentences;
 }
@@ -133,19 +146,18 @@ Table reach_table(const CompareResults& results) {
   for (const TaskResults& task : results.tasks) {
     TableRow row{{task.task.name}, {{percent(task.task.chance)}}};
     int64_t best = 0;
-    for (const MethodResults& method : task.methods) best = std::max(best, reach_of(method).distance);
+    for (const MethodResults& method : task.methods) best = std::max(best, method.largest_distance);
     for (const std::string& name : names) {
       const auto method = std::find_if(task.methods.begin(), task.methods.end(),
                                        [&](const MethodResults& other) { return other.name == name; });
-      const TaskReach reach = method == task.methods.end() ? TaskReach() : reach_of(*method);
-      if (reach.length == 0) {
+      if (method == task.methods.end() || method->largest_length == 0) {
         const char* why =
             method == task.methods.end() ? "no run is finished" : "does not answer reliably at its training length";
         row.cells.push_back({.text = "–", .gap = why});
       } else {
-        row.cells.push_back({core::format_integer(reach.distance),
-                             fmt::format("({})", core::format_integer(reach.length)),
-                             names.size() > 1 && reach.distance == best});
+        row.cells.push_back({core::format_integer(method->largest_distance),
+                             fmt::format("({})", core::format_integer(method->largest_length)),
+                             names.size() > 1 && method->largest_distance == best});
       }
     }
     table.rows.push_back(std::move(row));

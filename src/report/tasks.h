@@ -10,19 +10,13 @@
 
 namespace alibi::report {
 
-/// A method answers at a distance if the 95 % interval of its accuracy lies above this number.
-inline constexpr double kReliable = 0.9;
-
-/// The largest length at which, as at all shorter ones, a method answers at the smallest distances, and the largest
-/// distance up to which it answers in sequences of this length. Zeros: it does not even answer at the training length.
-struct TaskReach {
-  int64_t length = 0, distance = 0;
-};
-TaskReach reach_of(const MethodResults& method);
-
-/// "alibi answers up to distance 64 in texts of up to 1,024 tokens", for all methods; the farthest comes first.
+/// "alibi answers up to distance 64 and in texts of up to 1,024 tokens", for all methods; the farthest comes first.
 std::string reach_text(const TaskResults& task, bool farthest_only = false);
-/// One sentence for each task. With more than two tasks, it only names the methods that answer farthest.
+/// A warning if methods fail the task that all must learn, or answer beyond their training length the one that hardly
+/// any can; else "".
+std::string control_note(const TaskResults& task);
+/// One sentence for each task, after the warnings and before what the numbers are from. With more than two tasks, it
+/// only names the methods that answer farthest.
 std::vector<std::string> task_sentences(const CompareResults& results);
 
 /// One row per task, one column per method: largest distance and largest length.

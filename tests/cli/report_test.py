@@ -65,7 +65,7 @@ class ReportTest(CliTest):
                    "--task-tokens", "30k", "--task-questions", "40", "--learning-rate", "0.02", "--layers", "1", "--d-model", "16",
                    "--heads", "2", "-o", out)
         printed = self.succeeds(*options)
-        self.assertIn("alibi and none answer up to distance 1 in texts of up to 256 tokens", printed)
+        self.assertIn("alibi and none answer up to distance 1 and in texts of up to 256 tokens", printed)
         self.assertRegex(printed, r"(?m)^repeat +6.2 % +1\* \(256\) +1\* \(256\)$")
         check = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "check" / "results"
         subprocess.run([sys.executable, check, out / "results.json"], check=True, capture_output=True)

@@ -195,8 +195,8 @@ TEST(Tasks, AComparisonWithoutTextHasOnlyTasks) {
   EXPECT_EQ(report::merge({{"a", results, ""}, {"b", read, ""}}).runs_done(), 4);
   EXPECT_EQ(report::merge({{"a", results, ""}, {"b", read, "again"}}).tasks.at(0).methods.size(), 4u);
   const std::string text = report::comparison_text(results), page = core::read_file(options.out / "report.html");
-  EXPECT_NE(text.find("alibi answers up to distance 1 in texts of up to 256 tokens"), std::string::npos) << text;
-  EXPECT_NE(page.find("alibi answers up to distance 1 in texts of up to 256 tokens"), std::string::npos);
+  EXPECT_NE(text.find("alibi answers up to distance 1 and in texts of up to 256 tokens"), std::string::npos) << text;
+  EXPECT_NE(page.find("alibi answers up to distance 1 and in texts of up to 256 tokens"), std::string::npos);
   EXPECT_NE(page.find("task-recall"), std::string::npos);
 }
 

@@ -7,9 +7,11 @@
 #include <vector>
 
 #include "report/html.h"
+#include "report/json.h"
 #include "report/markup_check.h"
 #include "report/statistics.h"
 #include "report/summarize.h"
+#include "report/summary.h"
 
 namespace alibi::report {
 namespace {
@@ -47,13 +49,13 @@ TEST(ReportTasks, WilsonIntervals) {  // values of scipy.stats.binomtest(...).pr
   EXPECT_NEAR(wilson(0, 10).low, 0, 1e-12);
 }
 
-TEST(ReportTasks, TheReachIsThatOfTheLongestLengthAtWhichAMethodAnswers) {
+TEST(ReportTasks, TheLargestLengthAndDistanceAreThoseUpToWhichAMethodAnswers) {
   const auto reach = [](const std::vector<std::pair<int64_t, int64_t>>& reached) {
-    const TaskReach found = reach_of(results_of({run_of("alibi", reached)}).tasks.at(0).methods.at(0));
-    return std::pair(found.length, found.distance);
+    const MethodResults found = results_of({run_of("alibi", reached)}).tasks.at(0).methods.at(0);
+    return std::pair(found.largest_length, found.largest_distance);
   };
   using Pair = std::pair<int64_t, int64_t>;
-  EXPECT_EQ(reach({{64, 64}, {128, 64}, {256, 32}}), Pair(256, 32));
+  EXPECT_EQ(reach({{64, 32}, {128, 64}, {256, 16}}), Pair(256, 64));
   EXPECT_EQ(reach({{64, 64}, {128, 0}, {256, 256}}), Pair(64, 64));
   EXPECT_EQ(reach({{64, 0}, {128, 128}}), Pair(0, 0));
   EXPECT_EQ(reach({{64, 64}}), Pair(64, 64));
@@ -71,22 +73,54 @@ TEST(ReportTasks, OneSeedThatFailsWidensTheInterval) {
   EXPECT_LT(apart.interval.low, wilson(apart.right, apart.questions).low);
 }
 
+TEST(ReportTasks, ControlsThatDoNotBehaveAreWarnedOf) {
+  const auto warning = [](const std::string& task, const std::vector<std::pair<int64_t, int64_t>>& reached) {
+    std::vector<RunResults> runs = {run_of("alibi", reached), run_of("t5", reached), run_of("none", {{64, 32}})};
+    for (RunResults& run : runs) run.task.name = task;
+    const CompareResults results = results_of(runs);
+    const std::string note = control_note(results.tasks[0]);
+    EXPECT_EQ(task_sentences(results).front() == note, !note.empty());
+    EXPECT_EQ(nlohmann::json::parse(to_json(results))["tasks"][0].value("warning", ""), note);
+    return note.substr(0, note.find('.'));
+  };
+  EXPECT_EQ(warning("recall", {{64, 0}}), "");
+  EXPECT_EQ(warning("repeat", {{64, 64}}), "");
+  EXPECT_EQ(warning("repeat", {{64, 0}}), "Warning: alibi and t5 have not learned to repeat, which every method can");
+  EXPECT_EQ(warning("parity", {{64, 64}, {128, 64}}), "");
+  EXPECT_EQ(warning("parity", {{64, 64}, {128, 128}}),
+            "Warning: alibi and t5 answer parity farther than the training length, which hardly any transformer can");
+}
+
+TEST(ReportTasks, TheFileHasTheAccuracyOfEachSeed) {
+  std::vector<RunResults> runs(3, run_of("alibi", {{64, 64}}));
+  for (size_t i = 0; i < runs.size(); ++i) runs[i].seed = i;
+  runs[1].task.points[0].right = 90;
+  const nlohmann::json task = nlohmann::json::parse(to_json(results_of(runs)))["tasks"][0];
+  const nlohmann::json& point = task["methods"][0]["points"][0];
+  EXPECT_EQ(point["seed_accuracies"], (std::vector{0.99, 0.9, 0.99}));
+  EXPECT_DOUBLE_EQ(point["accuracy"].get<double>(), 0.96);
+  EXPECT_FALSE(task.contains("warning"));
+}
+
 TEST(ReportTasks, ThePageNamesTheFarthestFirst) {
   const CompareResults results =
       results_of({run_of("alibi", {{64, 64}, {128, 64}}), run_of("rotary", {{64, 64}, {128, 0}}),
                   run_of("rotary+alibi", {{64, 64}, {128, 128}}), run_of("none", {{64, 0}, {128, 0}})});
   const std::string expected =
-      "Recall: rotary+alibi answers up to distance 128 in texts of up to 128 tokens; alibi answers up to distance "
-      "64 in texts of up to 128 tokens; rotary answers up to distance 64 in texts of up to 64 tokens; none does not "
+      "Recall: rotary+alibi answers up to distance 128 and in texts of up to 128 tokens; alibi answers up to distance "
+      "64 and in texts of up to 128 tokens; rotary answers up to distance 64 and in texts of up to 64 tokens; none "
+      "does not "
       "answer reliably at its training length.";
-  EXPECT_EQ(task_sentences(results), std::vector<std::string>{expected});
+  const std::string seed = "The answers are from one seed; another seed may answer less far, so give more --seeds.";
+  EXPECT_EQ(task_sentences(results), (std::vector{expected, seed}));
   CompareResults many = results;
   many.tasks.insert(many.tasks.end(), 2, results.tasks.front());
-  EXPECT_EQ(
-      task_sentences(many),
-      std::vector<std::string>(3, "Recall: rotary+alibi answers up to distance 128 in texts of up to 128 tokens."));
-  EXPECT_EQ(task_sentences(results_of({run_of("t5", {{64, 0}}), run_of("none", {{64, 0}})})),
-            std::vector<std::string>{"Recall: t5 and none do not answer reliably at their training length."});
+  std::vector<std::string> short_ones(
+      3, "Recall: rotary+alibi answers up to distance 128 and in texts of up to 128 tokens.");
+  short_ones.push_back(seed);
+  EXPECT_EQ(task_sentences(many), short_ones);
+  EXPECT_EQ(task_sentences(results_of({run_of("t5", {{64, 0}}), run_of("none", {{64, 0}})})).front(),
+            "Recall: t5 and none do not answer reliably at their training length.");
   const std::string page = report_html(results);
   EXPECT_NE(page.find(expected), std::string::npos);
   EXPECT_NE(page.find("<section aria-labelledby=\"perplexity-heading\" hidden=\"\">"), std::string::npos);
