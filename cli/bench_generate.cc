@@ -93,7 +93,7 @@ void add_bench_generate(CLI::App& bench) {
                fmt::format("Model size, with random weights: {}", fmt::join(preset_names(), ", ")));
   command.choices("--preset", preset_names());
   command.text("--model", options->model, "MODEL", "Model folder to measure, instead of a preset");
-  command.reads("--model");
+  command.names_models("--model", options->model);
   command.exclude("--model", "--preset");
   command.counts("--contexts", options->contexts, "Context lengths in tokens [512, 4096, 32768, 262144, 1048576]");
   options->use.precision = "auto";

@@ -12,9 +12,11 @@
 
 #include "core/check.h"
 #include "core/files.h"
+#include "formats/hub.h"
 #include "formats/json.h"
 #include "numbers.h"
 #include "places.h"
+#include "programs.h"
 #include "ranks.h"
 #include "suggestion.h"
 
@@ -37,6 +39,8 @@ struct OptionMore {
   bool rare = false;                 // set by Command::rare()
   /// For a list: what is wrong with one of its values, or "".
   std::function<std::string(const std::string&)> wrong_value;
+  /// The models that it names; set by Command::names_models().
+  std::function<std::vector<std::string*>()> models;
 };
 std::map<const CLI::Option*, OptionMore>& more() {
   static std::map<const CLI::Option*, OptionMore> all;
@@ -49,11 +53,36 @@ std::set<const CLI::Option*>& input_options() {
   return options;
 }
 
-/// Tells places.h what the option names.
-void add_inputs_of(const CLI::Option& option) {
-  if (!input_options().contains(&option)) return;
+constexpr const char* kRevision = "--revision";
+constexpr const char* kDownload = "--download";
+
+/// The path of a model. Downloads it first, if this is requested.
+std::string path_of_model(const std::string& name, const std::string& revision, bool download) {
+  const std::optional<formats::HubName> hub = formats::hub_name(name, revision);
+  check_usage(hub || (revision.empty() && !download),
+              "[{}] {} is a path; the option is for models of the Hugging Face hub, such as hf:organization/name",
+              download ? kDownload : kRevision, name);
+  if (!hub) return name;
+  if (download) {
+    run_program(formats::download_command(*hub), "download", "to install it, run: pip install huggingface_hub");
+  }
+  return formats::cached_model(*hub).string();
+}
+
+/// Finds the models that the option names, and tells places.h what it names.
+void take_paths(const CLI::App& app, const CLI::Option& option) {
+  if (option.count() == 0 || !input_options().contains(&option)) return;
   const std::string name = option.get_positional() ? option.get_name() : shown_names(option).back();
-  for (const std::string& word : option.results()) add_input(word, name);
+  const auto known = more().find(&option);
+  if (known == more().end() || !known->second.models) {
+    for (const std::string& word : option.results()) add_input(word, name);
+    return;
+  }
+  const CLI::results_t revision = app.get_option(kRevision)->results();
+  for (std::string* model : known->second.models()) {
+    *model = path_of_model(*model, revision.empty() ? "" : revision.back(), app.count(kDownload) > 0);
+    add_input(*model, name);
+  }
 }
 
 /// The key of an option in a file of options: "text" for TEXT, "learning-rate" for --learning-rate.
@@ -84,8 +113,10 @@ Command::Command(CLI::App& app, const std::string& name, const std::string& desc
     : app_(app.add_subcommand(name, description)) {}
 
 void Command::model(std::string& folder, bool required) {
-  app_->add_option("MODEL", folder, "Model folder or GGUF file")->required(required)->type_name("");
-  reads("MODEL");
+  app_->add_option("MODEL", folder, "Model folder, GGUF file, or name on the Hugging Face hub")
+      ->required(required)
+      ->type_name("");
+  names_models("MODEL", folder);
 }
 
 void Command::texts(std::vector<std::string>& texts, bool required, const std::string& help, const std::string& name) {
@@ -219,11 +250,11 @@ void Command::read_options(const std::string& json_file, const std::vector<std::
     try {
       option->add_result(words);
       option->run_callback();
-      add_inputs_of(*option);
     } catch (const CLI::ParseError& error) {
       fail_usage("[config] {}: '{}': {}", json_file, key, error.what());
     }
   }
+  for (const auto& setting : settings) take_paths(*app_, *setting.first);
 }
 
 nlohmann::ordered_json Command::given_options(const std::vector<std::string>& left_out) const {
@@ -260,6 +291,23 @@ void Command::examples(const std::string& lines) { app_->footer("Examples:\n" + 
 
 void Command::reads(const std::string& name) { input_options().insert(app_->get_option(name)); }
 
+void Command::names_models(const std::string& name, std::function<std::vector<std::string*>()> values) {
+  reads(name);
+  more()[app_->get_option(name)].models = std::move(values);
+}
+
+void Command::names_models(const std::string& name, std::string& value) {
+  names_models(name, [&value] { return std::vector<std::string*>{&value}; });
+}
+
+void Command::names_models(const std::string& name, std::vector<std::string>& values) {
+  names_models(name, [&values] {
+    std::vector<std::string*> all;
+    for (std::string& value : values) all.push_back(&value);
+    return all;
+  });
+}
+
 std::string full_name(const CLI::App& app) {
   return app.get_parent() == nullptr ? app.get_name() : full_name(*app.get_parent()) + ' ' + app.get_name();
 }
@@ -274,6 +322,14 @@ void Command::runs(std::function<void()> body) {
 }
 
 void Command::runs_over_ranks(std::function<void()> body) {
+  const std::vector<CLI::Option*> options = app_->get_options();
+  if (std::any_of(options.begin(), options.end(),
+                  [](const CLI::Option* option) { return bool(more()[option].models); })) {
+    group("Hugging Face hub");
+    value(kRevision, "NAME", "Branch, tag or commit of the model [main]", [](const std::string&) { return ""; });
+    flag(kDownload, "Download the model first, with the program hf", [] {});
+    if (app_->get_option_no_throw("MODEL") == nullptr) rare(kRevision), rare(kDownload);
+  }
   app_->callback([app = app_, body = std::move(body)] {
     std::vector<std::string> arguments;
     for (const CLI::Option* option : app->get_options()) {
@@ -282,7 +338,7 @@ void Command::runs_over_ranks(std::function<void()> body) {
     }
     const std::string wrong = values_after_list(*app, arguments);
     check_usage(wrong.empty(), "[{}] {}", app->get_name(), wrong);
-    for (const CLI::Option* option : app->get_options()) add_inputs_of(*option);
+    for (const CLI::Option* option : app->get_options()) take_paths(*app, *option);
     body();
   });
 }

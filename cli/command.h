@@ -23,7 +23,7 @@ class Command {
  public:
   Command(CLI::App& app, const std::string& name, const std::string& description);
 
-  /// The argument MODEL, a model folder or a GGUF file.
+  /// The argument MODEL: a path or a name of the hub (alibi/hub.h).
   void model(std::string& folder, bool required = true);
   /// Arguments: files, folders or "-". Help calls them `name`.
   void texts(std::vector<std::string>& texts, bool required, const std::string& help, const std::string& name = "TEXT");
@@ -59,6 +59,10 @@ class Command {
   /// Says that the option names a file or a folder that the command reads, so that no output may replace it (places.h).
   /// MODEL and the arguments of texts() are such options.
   void reads(const std::string& name);
+  /// Says that an option names models, which may be names of the hub. They are replaced by their paths before the body
+  /// of runs() is called. Such a command has the options --revision and --download.
+  void names_models(const std::string& name, std::string& value);
+  void names_models(const std::string& name, std::vector<std::string>& values);
   void exclude(const std::string& name, const std::string& other);
   /// The values of an option, for completion. This function does not restrict the accepted values.
   void choices(const std::string& name, std::vector<std::string> values);
@@ -88,6 +92,8 @@ class Command {
   void runs_over_ranks(std::function<void()> body);
 
  private:
+  void names_models(const std::string& name, std::function<std::vector<std::string*>()> values);
+
   CLI::App* app_;
 };
 

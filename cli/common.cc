@@ -128,7 +128,7 @@ void add_tokenizer(Command& command, TokenizerChoice& choice) {
   command.count("--vocab-size", choice.vocab_size,
                 "Maximum vocabulary size [8192 for bpe and unigram, no limit for words]");
   command.text("--like", choice.like, "MODEL", "Use the tokenizer of this model or data folder");
-  command.reads("--like");
+  command.names_models("--like", choice.like);
   command.count("--min-count", choice.min_count,
                 "Tokenizer words: minimum count of a word in the text; rarer words become the unknown token");
 }

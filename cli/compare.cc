@@ -54,7 +54,7 @@ struct CompareCommand : CommonOptions {
 };
 
 /// Options that control the command and are not settings of the comparison.
-const std::vector<std::string> kNotSettings = {"resume", "overwrite", "out", "json", "threads", "help"};
+const std::vector<std::string> kNotSettings = {"resume", "overwrite", "out", "json", "threads", "download", "help"};
 
 /// With --resume, reads the options of the folder's comparison. The command line may add to them.
 void complete(CompareCommand& options, const Command& command) {

@@ -14,6 +14,7 @@
 #include "core/check.h"
 #include "core/files.h"
 #include "formats/gguf.h"
+#include "formats/hub.h"
 #include "formats/json.h"
 #include "numbers.h"
 #include "serve/network/server.h"
@@ -32,10 +33,11 @@ struct ServeCommand {
   serve::ServedModelOptions model;
 };
 
-/// The name of a folder or a file without its extension.
+/// The name of a repository of the hub, a folder, or a file without its extension.
 std::string name_of_model(const std::string& path) {
   std::filesystem::path last = std::filesystem::absolute(path).lexically_normal();
   if (last.filename().empty()) last = last.parent_path();
+  if (std::string repository = formats::repository_of(last); !repository.empty()) return repository;
   return core::is_folder(last) ? last.filename().string() : last.stem().string();
 }
 
@@ -143,9 +145,13 @@ void add_serve(CLI::App& app) {
   serve::network::ServerOptions& server = options->server;
   EngineOptions& engine = options->model.engine;
   Command command(app, "serve", "Serve models over HTTP, with the API of OpenAI: texts, chats, vectors and scores");
-  command.texts(options->models, true, "Model folders or GGUF files; requests choose one by its name", "MODEL");
-  command.repeated("--name", options->names, "NAME",
-                   "Name of a model, in the order of the models; may be repeated [the folder's name]");
+  command.texts(options->models, true,
+                "Model folders, GGUF files, or names on the Hugging Face hub; requests choose one by its name",
+                "MODEL");
+  command.names_models("MODEL", options->models);
+  command.repeated(
+      "--name", options->names, "NAME",
+      "Name of a model, in the order of the models; may be repeated [the name of the folder or on the hub]");
   command.text("--host", server.host, "ADDRESS", "Address to listen on; 0.0.0.0 is every address of this machine");
   command.count("--port", server.port, "Port to listen on (0 chooses a free one)", 0, 65535);
   command.text("--api-key-file", options->api_key_file, "FILE",

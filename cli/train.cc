@@ -39,8 +39,8 @@ namespace alibi::cli {
 namespace {
 
 /// Options that control the command and are not settings of the run.
-const std::vector<std::string> not_settings = {"config", "resume", "overwrite",      "plan",
-                                               "ranks",  "link",   "update-seconds", "help"};
+const std::vector<std::string> not_settings = {"config", "resume",         "overwrite", "plan", "ranks",
+                                               "link",   "update-seconds", "download",  "help"};
 
 /// Runs with fewer FLOPs than this start without first measuring the machine's best rate.
 constexpr double kFlopsWorthMeasuring = 1e13;

@@ -31,7 +31,7 @@ void add_train_options(Command& command, TrainSettings& s) {
                "Fine-tune this model: start from its weights, with its shape and its tokenizer");
   command.text("--config", s.config, "FILE",
                "JSON file with options, such as MODEL/train.json; the command line overrides it");
-  command.reads("--from");
+  command.names_models("--from", s.from);
   command.reads("--config");
   command.flag("--plan", s.plan, "Print parameters, memory, FLOPs per token and estimated time, without training");
   command.count("--ranks", s.ranks, "With --plan: number of ranks, each on a host like this one", 1, 4096);

@@ -3,18 +3,16 @@
 
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
-#include <system_error>
 #include <vector>
 
 #include "command.h"
 #include "commands.h"
 #include "common.h"
 #include "core/check.h"
-#include "core/files.h"
+#include "programs.h"
 
 namespace alibi::cli {
 namespace {
@@ -50,16 +48,8 @@ constexpr const char* kProgram =
     "files llama-cpp-python gguf')\n"
     "sys.exit(main())\n";
 
-/// The one beside this command, where pip puts both, or else the first in PATH.
-std::string python() {
-  std::error_code unknown;
-  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", unknown);
-  const std::filesystem::path beside = self.parent_path() / "python3";
-  return !unknown && core::path_exists(beside) ? beside.string() : "python3";
-}
-
 void run_verify(const VerifyCommand& options) {
-  std::vector<std::string> words = {python(), "-c", kProgram};
+  std::vector<std::string> words = {installed_program("python3"), "-c", kProgram};
   for (std::string& word : options.words()) words.push_back(std::move(word));
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());

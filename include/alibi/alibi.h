@@ -16,6 +16,7 @@
 #include "alibi/evaluate_stream.h"
 #include "alibi/eviction.h"
 #include "alibi/generate.h"
+#include "alibi/hub.h"
 #include "alibi/interrupt.h"
 #include "alibi/kv_cache.h"
 #include "alibi/language_model.h"

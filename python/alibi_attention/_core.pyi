@@ -116,6 +116,7 @@ Path = str | os.PathLike[str]
 """Is a str here: _arguments.checked() has converted it. Sequences are lists for the same reason."""
 
 def end_threads() -> None: ...
+def find_model(name: Path) -> str: ...
 
 class Tokenizer:
     @staticmethod

@@ -171,7 +171,8 @@ class LanguageModel:
     def load(
         cls, folder: str | os.PathLike[str], *, precision: str = "f32", weights: str | None = None
     ) -> LanguageModel:
-        """Reads a model: a folder of `alibi train`, a folder of a supported family, or a GGUF file.
+        """Reads a model: a folder of `alibi train`, a folder of a supported family, a GGUF file, or a name on the
+        Hugging Face hub whose files are in the local cache: "org/name" or "hf:org/name[/file.gguf][@revision]".
 
         precision  of large matrix products: "f32", "bf16", or "auto", the faster one on this CPU
         weights    converts the matrices to "f32", "bf16" or "q8_0" (None: as they are in the file)

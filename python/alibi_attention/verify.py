@@ -76,6 +76,13 @@ def _scrubbed(text: str, *paths: pathlib.Path) -> str:
     return re.sub(r"(?<![\w.])/[^\s'\":,;()]+", "PATH", text).strip().split("\n")[0][:300]
 
 
+def _name_of(model: pathlib.Path) -> str:
+    """The name of a folder or a file, and of a repository for a folder in the cache of the Hugging Face hub."""
+    if model.parent.name != "snapshots":
+        return model.name
+    return model.parent.parent.name.removeprefix("models--").replace("--", "/")
+
+
 class _Run:
     """One verification: it collects the lines of the report, the results for the file, and the differences."""
 
@@ -147,7 +154,7 @@ def verify(
     isolate            each implementation runs in a process of its own, which measures its memory
     verbose            says on standard error what it does
     """
-    path = pathlib.Path(model)
+    path = pathlib.Path(_core.find_model(os.fspath(model)))
     source = path if reference is None else pathlib.Path(reference)
     if not path.exists():
         raise UsageError(f"[verify] {path}: no such folder or file")
@@ -192,7 +199,7 @@ def _verify(
                   **{name: sides.version_of(name) for name in ("numpy", "torch", "transformers", "tokenizers", "llama_cpp_python", "gguf")}},
     )  # fmt: skip
     shown = f"the first {layers} of its layers" if layers else f"{config['layers']} layers"
-    run.say(f"{run.model.name}: {run.results['model_type']}, {shown}, "
+    run.say(f"{_name_of(run.model)}: {run.results['model_type']}, {shown}, "
             f"{config['parameters']:,} parameters, {opened['weight_bytes'] / 2**30:.2f} GiB of weights")  # fmt: skip
 
     inputs, lengths = _inputs(run, opened, config, tokens, bool(text), given["seed"])
@@ -398,7 +405,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         written = json.dumps(found.results, indent=1) + "\n"
         if given.json != "-":
             pathlib.Path(given.json).write_text(written)
-    except (UsageError, OSError) as error:
+    except (_core.Error, OSError) as error:
         print(f"alibi: {error}", file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
     if given.json == "-":

@@ -49,6 +49,21 @@ def test_a_folder_is_loaded_with_the_same_numbers(trained, tmp_path):
         alibi.LanguageModel.load(tmp_path / "nothing")
 
 
+def test_names_of_the_hub_mean_the_local_cache(trained, tmp_path, monkeypatch):
+    repository, commit = tmp_path / "hub" / "models--org--name", "a" * 40
+    trained.model.save(repository / "snapshots" / commit)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "v1").write_text(commit)
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    ids = trained.model.encode("line 12")
+    assert np.array_equal(alibi.LanguageModel.load("hf:org/name@v1").hidden(ids), trained.model.hidden(ids))
+    assert alibi.Tokenizer.load(f"hf:org/name@{commit}").vocab_size == 257
+    tuned = alibi.train(TEXT, from_model="hf:org/name@v1", train_tokens=1024, batch_tokens=512, train_length=32)
+    assert tuned.model.config["d_model"] == 32
+    with pytest.raises(alibi.Error, match="hf download org/name --exclude"):
+        alibi.LanguageModel.load("org/name")
+
+
 def test_loglikelihoods_are_those_of_the_logits(trained):
     model = trained.model
     texts = [model.encode("line 12 of a text"), model.encode("li"), np.arange(90, 130)]

@@ -4,6 +4,7 @@ Exit codes: 1 failed, 2 called wrongly.
 """
 
 import json
+import os
 import platform
 import unittest
 
@@ -36,9 +37,9 @@ class Help(CliTest):
             self.assertEqual(self.succeeds(command, "-h", "all"), every)
         self.assertEqual(self.succeeds("eval", "--help"), self.succeeds("eval", "--help", "all"))
 
-    def test_models_may_be_gguf_files(self):
+    def test_models_may_be_gguf_files_and_names(self):
         for command in ("eval", "info", "generate", "score", "embed", "convert"):
-            self.assertRegex(self.succeeds(command, "--help"), r"\n  MODEL +(REQUIRED +)?Model folder or GGUF file\n")
+            self.assertRegex(self.succeeds(command, "--help"), r"\n  MODEL +(REQUIRED +)?Model folder, GGUF file, or name on the ")
 
     def test_defaults_are_numbers(self):
         for command in COMMANDS:
@@ -51,6 +52,46 @@ class Help(CliTest):
 
     def test_version(self):
         self.assertRegex(self.succeeds("--version"), r"^alibi \d+\.\d+\.\d+\n$")
+
+
+class Hub(CliTest):
+    """Names of models, with a program in place of `hf`; tests/transformers/hub_test.py has the real one."""
+
+    def test_a_model_is_downloaded_and_found_by_its_name(self):
+        home, commit = self.folder / "home", "c" * 40
+        repository = home / "hub" / "models--org--name"
+        snapshot = repository / "snapshots" / commit
+        (self.folder / "hf").write_text(
+            f'#!/bin/sh\necho "$@"\n[ "$2" = org/name ] || exit 3\nmkdir -p {snapshot} {repository}/refs {repository}/blobs\n'
+            f"printf {commit} >{repository}/refs/main\ncp {self.model}/* {repository}/blobs\n"
+            f"cd {snapshot} && ln -sf ../../blobs/* .\n")
+        (self.folder / "hf").chmod(0o755)
+        environment = {"HF_HOME": str(home), "PATH": f"{self.folder}:{os.environ['PATH']}"}
+        environment.update(dict.fromkeys(("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"), str(home / "hub")))
+        missing = run("info", "org/name", environment=environment)
+        self.assertEqual(missing.returncode, 1)
+        self.assertIn("run: hf download org/name --exclude '*.bin'", missing.stderr)
+        told = run("info", "org/name", "--download", "--json", "-", environment=environment)
+        self.assertEqual(told.returncode, 0, told.stderr)
+        self.assertEqual(told.stderr.splitlines()[0], "download org/name --exclude *.bin")
+        self.assertEqual(json.loads(told.stdout)["model"], str(snapshot))
+        before = {path: path.lstat().st_mtime_ns for path in repository.rglob("*")}
+        generate = ("--prompt", "the quick", "--max-tokens", "5", "--temperature", "0")
+        here = self.succeeds("generate", self.model, *generate)
+        for words in (("org/name",), ("hf:org/name",), (f"hf:org/name@{commit}",), ("hf:org/name", "--revision", commit)):
+            self.assertEqual(run("generate", *words, *generate, environment=environment).stdout, here)
+        inside = run("convert", "org/name", snapshot / "model.safetensors", "--to", "gguf", "--overwrite", environment=environment)
+        self.assertEqual(inside.returncode, 2, inside.stderr)
+        self.assertEqual({path: path.lstat().st_mtime_ns for path in repository.rglob("*")}, before)
+        failed = run("info", "hf:org/else/a.gguf", "--download", environment=environment)
+        self.assertEqual(failed.returncode, 1)
+        self.assertIn("error: [download] 'hf download org/else a.gguf' failed with exit code 3", failed.stderr)
+
+    def test_wrong_names_and_options(self):
+        self.fails(2, "[--revision]", "info", self.model, "--revision", "v1")
+        self.fails(2, "[--download]", "info", self.model, "--download")
+        self.fails(2, "expected hf:organization/name", "info", "hf:org/na me")
+        self.fails(2, "give only one", "info", "hf:org/name@v1", "--revision", "v2")
 
 
 class Verify(CliTest):

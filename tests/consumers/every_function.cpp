@@ -457,6 +457,7 @@ void language_model(const std::filesystem::path& folder) {
   EmbedOptions pooled;
   pooled.pooling = pooling_from(name_of(Pooling::last));
   expect(embed(loaded, texts, pooled).size(0) == 2, "vectors of texts");
+  expect(find_model(folder.string()) == folder, "the path of a model");
   const EncoderInput input = encoder_input(loaded, texts[0]);
   expect(embed_inputs(loaded, std::span(&input, 1), pooled).size(0) == 1, "vectors of encoded texts");
   const ChunkedInput chunked = chunked_input(loaded, texts);

@@ -7,6 +7,7 @@
 #include <climits>
 #include <variant>
 
+#include "alibi/hub.h"
 #include "alibi/train_options.h"
 #include "arguments.h"
 
@@ -92,7 +93,7 @@ TokenizerChoice tokenizer_of(const nb::dict& given) {
   choice.kind = nb::cast<std::string>(given["kind"]);
   choice.vocab_size = nb::cast<int64_t>(given["vocab_size"]);
   choice.min_count = nb::cast<int64_t>(given["min_count"]);
-  choice.like = nb::cast<std::string>(given["like"]);
+  choice.like = find_model(nb::cast<std::string>(given["like"])).string();
   return choice;
 }
 

@@ -19,6 +19,7 @@
 #include "alibi/embed.h"
 #include "alibi/evaluate.h"
 #include "alibi/generate.h"
+#include "alibi/hub.h"
 #include "alibi/layer_states.h"
 #include "alibi/model_options.h"
 #include "alibi/score.h"
@@ -167,13 +168,15 @@ std::vector<int32_t> read_text(const LanguageModel& model, const std::vector<std
 }  // namespace
 
 void bind_model(nb::module_& m) {
+  m.def(
+      "find_model", [](const std::string& name) { return find_model(name).string(); }, "name"_a);
   nb::class_<LanguageModel>(m, "LanguageModel")
       .def_static(
           "load",
           [](const std::string& folder, const std::string& precision, const std::optional<std::string>& weights) {
             const Precision chosen = precision_from(precision);
             const std::optional<DType> type = weights ? std::optional(weight_type_from(*weights)) : std::nullopt;
-            LanguageModel model = LanguageModel::load(folder);
+            LanguageModel model = LanguageModel::load(find_model(folder));
             model.set_precision(chosen);
             if (type) model.convert_weights(*type);
             return model;

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "alibi/hub.h"
 #include "bindings.h"
 #include "models/callbacks.h"
 #include "models/convert.h"
@@ -30,7 +31,7 @@ struct LoadedTokenizer {
 };
 
 LoadedTokenizer load_tokenizer(const std::string& path) {
-  return computed([&] { return LoadedTokenizer{Tokenizer::load(path)}; });
+  return computed([&] { return LoadedTokenizer{Tokenizer::load(find_model(path))}; });
 }
 
 nb::list encode_text(const LoadedTokenizer& self, const std::string& text, bool add_special_tokens) {

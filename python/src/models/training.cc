@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "alibi/hub.h"
 #include "alibi/model_recipe.h"
 #include "alibi/train.h"
 #include "alibi/training_data.h"
@@ -64,7 +65,7 @@ nb::object train_model(const std::vector<std::string>& texts, const std::vector<
                      .position = position_from(position),
                      .options = std::move(model_options),
                      .dropout = dropout,
-                     .from = from,
+                     .from = find_model(from),
                      .tokenizer = tokenizer_of(tokenizer)};
   if (!from.empty() && (!recipe.options.empty() || dropout)) {
     throw UsageError("[train] from_model takes the shape from the model; leave out the options of the model");
