@@ -282,7 +282,7 @@ def forgetting(folder, **more):
     return folder, header, tensors
 
 
-@pytest.mark.parametrize("more", [{}, {"qk_norm": True, "num_kv_heads": 1}])
+@pytest.mark.parametrize("more", [{"use_output_gate": True}, {"qk_norm": True, "num_kv_heads": 1}])
 def test_forgetting_transformers(tmp_path, more):
     right, header, tensors = forgetting(tmp_path / "right", **more)
     found = check(right)

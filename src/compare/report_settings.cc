@@ -41,7 +41,7 @@ std::string field_text(const model::ConfigField& field, const CompareOptions& op
 /// Fields of the models other than their size: those set for all models, and those of a position method.
 std::string positions_text(const CompareOptions& options, const LanguageModelConfig& model) {
   std::string text = fmt::format("embeddings multiplied by {:g} with every method", model.transformer.embedding.scale);
-  const std::set<std::string_view> said = {"layers", "d_model", "heads", "embedding_scale"};
+  const std::set<std::string_view> said = {"layers", "d_model", "heads", "activation", "embedding_scale"};
   for (const model::ConfigField& field : formats::options_of<LanguageModelConfig>) {
     const bool is_news = options.model.find(field.name) && !field.more.method && !said.contains(field.name);
     if (is_news) text += "; " + field_text(field, options, options.positions.front());

@@ -80,6 +80,9 @@ void Block::declare(const VisitParameter& visit) {
   if (config_.attention.sinks) {
     visit(sinks_, {.name = at + "attn.sinks", .shape = {config_.attention.heads}, .start = Initializer::constant(0)});
   }
+  if (config_.attention.output_gate) {
+    gate_.declare(visit, at + "attn.gate_proj", width, width, starts.qkv, std::nullopt);
+  }
   out_.declare(visit, at + "attn.out_proj", width, width, starts.out, bias(Initializer::constant(0)));
   if (config_.block.normed_attention) attention_norm_.declare(visit, at + "attn.norm", config_, width);
   norm2_.declare(visit, at + "norm_2", config_, width);
@@ -101,6 +104,7 @@ void BlockProducts::each(const TransformerConfig& config, const PassMode& mode, 
       visit(kept, normed->statistics.rstd, of_norms, DType::float32);
     }
   }
+  if (config.attention.output_gate) visit(kept, gate, {rows, config.d_model}, mode.type());
   if (kept) visit(kept, attended, {rows, config.d_model}, mode.type());
   visit(kept, up, {kept ? rows : std::min(rows, rows_at_a_time), up_dim(config)}, mode.type());
 }
@@ -135,6 +139,7 @@ void BlockScratch::cut(const TransformerConfig& config, const PassMode& mode, in
   }
   activated = dhidden = part(0, rows, hidden);
   dqkv = part(0, rows, qkv);
+  gated = part(0, rows, width);
   dattended = dnormed = part(rows * std::max(hidden, qkv), rows, width);
 }
 
@@ -151,7 +156,12 @@ void Block::normalize(ResidualStream& stream, Pass& pass) const {
 void Block::finish(ResidualStream& stream, const Tensor& attended, Pass& pass) const {
   BlockMemory& memory = pass.memory.of(layer_);
   Tensor& normed = pass.memory.scratch.normed;
-  out_.forward(attended, stream.branch);
+  if (gate_.weight != nullptr) {
+    nn::apply_gate(pass.memory.products_of(layer_).gate, attended, normed);
+    out_.forward(normed, stream.branch);
+  } else {
+    out_.forward(attended, stream.branch);
+  }
   if (config_.block.normed_attention) stream.normalize_branch(attention_norm_, memory.attention.statistics);
   stream.add(pass.dropout(config_.block.dropout, layer_, Draw::attention_output));
 
@@ -178,6 +188,10 @@ void Block::project_keys(Pass& pass, Tensor& keys) const {
   if (config_.attention.clip_qkv > 0) nn::clamp(keys, static_cast<float>(config_.attention.clip_qkv));
   if (!config_.attention.qk_norm) return;
   normalize_heads(keys, k_norm_, pass.memory.products_of(layer_).k.statistics);
+}
+
+void Block::project_gate(Pass& pass) const {
+  if (gate_.weight != nullptr) gate_.forward(pass.memory.scratch.normed, pass.memory.products_of(layer_).gate);
 }
 
 void Block::backward(ResidualGradient& stream, Pass& pass) const {
@@ -288,6 +302,7 @@ AttentionOptions Block::attention_options(Pass& pass, size_t index, const Tensor
 // attended = attention(rotary(qkv(normed)))
 void Block::attend(const Tensor& normed, Pass& pass) const {
   BlockProducts& products = pass.memory.products_of(layer_);
+  project_gate(pass);
   qkv_.forward(normed, products.qkv);
   limit_and_normalize(products);
   const Heads heads = split(products, pass);
@@ -346,12 +361,20 @@ void Block::attend_session(const Tensor& x, const Heads& heads, Tensor attended,
   attention(heads.q, heads.k, heads.v, options, attended, kept ? &products.attention : nullptr);
 }
 
-// Computes dnormed and the gradients of branch = out(attended).
+// Computes dnormed and the gradients of branch = out(sigmoid(gate) * attended), or out(attended) without a gate.
 void Block::attention_backward(const Tensor& dbranch, Pass& pass) const {
   BlockScratch& scratch = pass.memory.scratch;
   BlockProducts& products = pass.memory.products_of(layer_);
   if (pass.memory.mode.keep == Keep::sums) attend(scratch.normed, pass);
-  out_.backward(dbranch, products.attended, scratch.dattended);
+  if (gate_.weight != nullptr) {
+    Tensor& dgate = products.gate;  // the gate is not needed any more
+    out_.backward_to_input(dbranch, scratch.gated, scratch.dattended);
+    nn::apply_gate_backward(scratch.dattended, products.gate, products.attended, scratch.dattended, dgate,
+                            scratch.gated);
+    out_.backward_to_parameters(dbranch, scratch.gated);
+  } else {
+    out_.backward(dbranch, products.attended, scratch.dattended);
+  }
   const Heads heads = split(products, pass);
   Heads dheads = split(scratch.dqkv, pass);
   const Shape& per_head = heads.q.shape();
@@ -375,6 +398,10 @@ void Block::attention_backward(const Tensor& dbranch, Pass& pass) const {
   positions_.rotation->rotate_backward(dheads.k, pass.sequences.together.position);
   limit_and_normalize_backward(products, scratch.dqkv, scratch.dattended);
   qkv_.backward(scratch.dqkv, scratch.normed, scratch.dnormed);
+  if (gate_.weight != nullptr) {
+    gate_.backward(products.gate, scratch.normed, scratch.gated);
+    nn::add(scratch.dnormed, scratch.gated, scratch.dnormed);
+  }
   positions_.bias->backward(layer_, sums, x, scratch.dnormed);
 }
 

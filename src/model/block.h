@@ -27,6 +27,7 @@ struct BlockProducts {
 
   Tensor qkv;       // [R, (H + 2K) * D], clamped; rotated if positions are rotary and no norm follows
   Normed q, k;      // with QK norm
+  Tensor gate;      // [R, C] with an output gate: its input, before the sigmoid
   Tensor attended;  // [R, C]; in inference it reuses the memory of `normed`
   AttentionState attention;
   SequenceAttentionState divided;  // instead of `attention`, if ranks divide the sequences
@@ -49,7 +50,8 @@ struct BlockScratch {
   Tensor workspace;  // memory of the tensors below
   Tensor activated;  // [R, F] forward: output of the activation; in inference for some rows at a time
   Tensor dhidden;    // [R, F] backward: gradient of `activated`; or
-  Tensor dqkv;       // [R, (H + 2K) * D]: gradient of qkv
+  Tensor dqkv;       // [R, (H + 2K) * D]: gradient of qkv; or
+  Tensor gated;      // [R, C]: attended after the output gate, or the gradient of the gate's input
   Tensor dattended;  // [R, C]: gradient of attended; or
   Tensor dnormed;    // [R, C]: gradient of the norm's output
 
@@ -76,11 +78,13 @@ class Block {
   /// not rotated.
   void project(Pass& pass, Tensor& qkv) const;
   void project_keys(Pass& pass, Tensor& keys) const;
+  /// The input of the output gate from scratch.normed, for finish().
+  void project_gate(Pass& pass) const;
   /// The options of attention, with the bias of this layer that does not depend on the tokens.
   AttentionOptions attention_options(Pass& pass) const { return attention_options(pass, 0, {}); }
   /// For each head a bound of the norms of its queries, from their norm or their clamp; +infinity if there is neither.
   std::vector<double> query_norms() const;
-  /// What follows on attention.
+  /// What follows on attention. Overwrites scratch.normed.
   void finish(ResidualStream& stream, const Tensor& attended, Pass& pass) const;
 
  private:
@@ -115,7 +119,7 @@ class Block {
   int layer_;
   Parameter* sinks_ = nullptr;  ///< [heads]; null without sinks
   NormLayer norm1_, q_norm_, k_norm_, attention_norm_, norm2_;
-  LinearLayer qkv_, out_, up_, down_;
+  LinearLayer qkv_, gate_, out_, up_, down_;  ///< gate_ has no weight without an output gate
 };
 
 }  // namespace alibi::model

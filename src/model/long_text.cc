@@ -112,6 +112,7 @@ class LongPass {
       const Tensor attended = attend(block, far, chunk);
       prepare(chunk.size());
       ResidualStream stream = load(first, block);
+      block.project_gate(pass_);
       block.finish(stream, attended, pass_);
       finished(first, stream);
     });

@@ -156,6 +156,42 @@ void activate_backward_rows(Activation kind, DType dtype, const void* dy, const 
                            : activate_backward_range<float>(kind, dy, x, x_features, n, dx, y, begin, end);
 }
 
+template <class T>
+void gate_as(const T* gate, const T* x, int64_t n, T* y) {
+  each_vector(n, [&](int64_t i, auto lanes)
+                     HWY_ATTR { store(hn::Mul(sigmoid(load(gate + i, lanes)), load(x + i, lanes)), y + i, lanes); });
+}
+/// Elements [begin, end).
+void gate_range(DType dtype, const void* gate, const void* x, void* y, int64_t begin, int64_t end) {
+  const auto as = [&](auto type) HWY_ATTR {
+    using T = decltype(type);
+    gate_as(static_cast<const T*>(gate) + begin, static_cast<const T*>(x) + begin, end - begin,
+            static_cast<T*>(y) + begin);
+  };
+  dtype == DType::bfloat16 ? as(bfloat16()) : as(0.0f);
+}
+
+template <class T>
+void gate_backward_as(const T* dy, const T* gate, const T* x, int64_t n, T* dx, T* dgate, T* y) {
+  each_vector(n, [&](int64_t i, auto lanes) HWY_ATTR {
+    const V d = load(dy + i, lanes), s = sigmoid(load(gate + i, lanes));
+    const V value = hn::Mul(s, load(x + i, lanes));
+    store(hn::Mul(d, s), dx + i, lanes);
+    store(hn::Mul(hn::Mul(d, value), hn::Sub(set(1), s)), dgate + i, lanes);
+    store(value, y + i, lanes);
+  });
+}
+void gate_backward_range(DType dtype, const void* dy, const void* gate, const void* x, void* dx, void* dgate, void* y,
+                         int64_t begin, int64_t end) {
+  const auto as = [&](auto type) HWY_ATTR {
+    using T = decltype(type);
+    gate_backward_as(static_cast<const T*>(dy) + begin, static_cast<const T*>(gate) + begin,
+                     static_cast<const T*>(x) + begin, end - begin, static_cast<T*>(dx) + begin,
+                     static_cast<T*>(dgate) + begin, static_cast<T*>(y) + begin);
+  };
+  dtype == DType::bfloat16 ? as(bfloat16()) : as(0.0f);
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace alibi::nn
 HWY_AFTER_NAMESPACE();
@@ -169,6 +205,11 @@ namespace alibi::nn {
 namespace {
 HWY_EXPORT(activate_rows);
 HWY_EXPORT(activate_backward_rows);
+HWY_EXPORT(gate_range);
+HWY_EXPORT(gate_backward_range);
+
+/// Elements per task.
+constexpr int64_t gate_grain = 16384;
 }  // namespace
 
 bool is_gated(Activation kind) {
@@ -197,6 +238,31 @@ void activate_backward(Activation kind, const Tensor& dy, const Tensor& x, Tenso
   core::parallel_ranges(out.rows, rows_per_task(out.features), [&](int64_t begin, int64_t end) {
     kernel(kind, x.dtype(), dy.raw(), x.raw(), in.features, out.features, dx.raw(), y != nullptr ? y->raw() : nullptr,
            begin, end);
+  });
+}
+
+void apply_gate(const Tensor& gate, const Tensor& x, Tensor& y) {
+  const Rows rows = rows_of("apply_gate", "x", x);
+  check_rows("apply_gate", "gate", gate, rows, x.dtype());
+  check_rows("apply_gate", "y", y, rows, x.dtype());
+  core::prepare_dispatch();
+  const auto kernel = HWY_DYNAMIC_DISPATCH(gate_range);
+  core::parallel_ranges(x.elements(), gate_grain, [&](int64_t begin, int64_t end) {
+    kernel(x.dtype(), gate.raw(), x.raw(), y.raw(), begin, end);
+  });
+}
+
+void apply_gate_backward(const Tensor& dy, const Tensor& gate, const Tensor& x, Tensor& dx, Tensor& dgate, Tensor& y) {
+  const Rows rows = rows_of("apply_gate_backward", "dy", dy);
+  check_rows("apply_gate_backward", "gate", gate, rows, dy.dtype());
+  check_rows("apply_gate_backward", "x", x, rows, dy.dtype());
+  check_rows("apply_gate_backward", "dx", dx, rows, dy.dtype());
+  check_rows("apply_gate_backward", "dgate", dgate, rows, dy.dtype());
+  check_rows("apply_gate_backward", "y", y, rows, dy.dtype());
+  core::prepare_dispatch();
+  const auto kernel = HWY_DYNAMIC_DISPATCH(gate_backward_range);
+  core::parallel_ranges(x.elements(), gate_grain, [&](int64_t begin, int64_t end) {
+    kernel(dy.dtype(), dy.raw(), gate.raw(), x.raw(), dx.raw(), dgate.raw(), y.raw(), begin, end);
   });
 }
 

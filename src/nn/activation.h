@@ -19,4 +19,9 @@ void activate(Activation kind, const Tensor& x, Tensor& y);
 /// dx.
 void activate_backward(Activation kind, const Tensor& dy, const Tensor& x, Tensor& dx, Tensor* y = nullptr);
 
+/// y = sigmoid(gate) * x, all of one shape and type. y may be x.
+void apply_gate(const Tensor& gate, const Tensor& x, Tensor& y);
+/// Overwrites the gradients and y, which receives the recomputed result. dx may be dy, and dgate may be gate.
+void apply_gate_backward(const Tensor& dy, const Tensor& gate, const Tensor& x, Tensor& dx, Tensor& dgate, Tensor& y);
+
 }  // namespace alibi::nn

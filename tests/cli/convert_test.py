@@ -4,7 +4,7 @@ import json
 import struct
 import unittest
 
-from cli_case import SENTENCE, CliTest
+from cli_case import SENTENCE, TINY_TRAINING, CliTest
 
 
 class ConvertTest(CliTest):
@@ -35,6 +35,17 @@ class ConvertTest(CliTest):
         self.assertAlmostEqual(bits[first], bits[self.model], delta=0.01)
         self.assertAlmostEqual(bits[second], bits[self.model], delta=0.005 * bits[self.model])
         self.assertAlmostEqual(bits[folder], bits[second], delta=0.01)
+
+    def test_a_trained_forgetting_transformer(self):
+        """All that flash-linear-attention's configuration has is an option of `alibi train`."""
+        own, written = self.folder / "gated", self.folder / "forgetting"
+        self.succeeds("train", self.text, "--valid", self.valid, "-o", own, *TINY_TRAINING, "--position", "gates", "--norm", "rms_norm",
+                      "--activation", "swiglu", "--output-gate", "--qk-norm", "--qk-norm-per-head")
+        self.converts(own, written)
+        config = json.loads((written / "config.json").read_text())
+        self.assertEqual((config["model_type"], config["use_output_gate"], config["qk_norm"]), ("forgetting_transformer", True, True))
+        scores = [self.succeeds("score", folder, stdin=SENTENCE.format(7)).split("\t")[1] for folder in (own, written)]
+        self.assertEqual(*scores)
 
     def test_what_does_not_fit_is_named(self):
         """A weight of 70,000."""

@@ -62,7 +62,7 @@ TEST(LongText, HasTheStatesOfTheWholeText) {
        }},
       {"norms of queries and keys",
        [](auto& t) {
-         t.attention.qk_norm = t.attention.sinks = true;
+         t.attention.qk_norm = t.attention.sinks = t.attention.output_gate = true;
          t.attention.clip_qkv = 2;
          t.embedding.norm = true;
        }},

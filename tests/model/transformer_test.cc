@@ -70,6 +70,12 @@ std::vector<Case> cases() {
   config = small_transformer(position_from("rotary+gates"));
   config.attention.sinks = true;
   all.push_back({"rotary_gates_and_sinks", config});
+  config = small_transformer(position_from("gates"));
+  config.attention.output_gate = true;
+  config.attention.dropout = 0.1f;
+  config.block.activation = Activation::swiglu;
+  config.block.norm = Norm::rms_norm;
+  all.push_back({"output_gate", config});
   config = small_transformer();
   config.attention.sinks = true;
   config.attention.slope_training = SlopeTraining::learned;

@@ -31,6 +31,7 @@ std::vector<Variant> variants() {
   add("attention", [](TransformerConfig& t) {
     t.attention.qk_norm = true;
     t.attention.sinks = true;
+    t.attention.output_gate = true;
     t.attention.clip_qkv = 1.5;
     t.attention.softmax_scale = 0.2;
     t.attention.kv_heads = 1;

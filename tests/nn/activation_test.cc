@@ -170,6 +170,65 @@ TEST(Activation, Bfloat16RoundsTheFloat32Result) {
   });
 }
 
+std::vector<double> gate_reference(const std::vector<double>& gate_and_x) {
+  const size_t n = gate_and_x.size() / 2;
+  std::vector<double> y(n);
+  for (size_t i = 0; i < n; ++i) y[i] = gate_and_x[n + i] / (1 + std::exp(-gate_and_x[i]));
+  return y;
+}
+
+TEST(Gate, ValuesAndGradientsAreThoseOfFloat64) {
+  test::for_each_isa([] {
+    for (const int64_t n : {1, 17, 40}) {
+      const Tensor gate = random_tensor({3, n}, 5, 4), x = random_tensor({3, n}, 6), dy = random_tensor({3, n}, 7);
+      std::vector<double> both = doubles(gate);
+      for (const double value : doubles(x)) both.push_back(value);
+      const std::vector<double> expected = gate_reference(both);
+      Tensor y({3, n}), dx({3, n}), dgate({3, n}), again({3, n});
+      nn::apply_gate(gate, x, y);
+      EXPECT_TRUE(max_abs_diff(y, expected) <= 1e-6);
+      nn::apply_gate_backward(dy, gate, x, dx, dgate, again);
+      EXPECT_TRUE(test::same_bits(again, y));
+      std::vector<double> gradients =
+          test::numerical_gradient([&](const auto& v) { return test::dot(gate_reference(v), doubles(dy)); }, both);
+      const std::vector<double> of_x(gradients.begin() + 3 * n, gradients.end());
+      gradients.resize(static_cast<size_t>(3 * n));
+      EXPECT_TRUE(max_abs_diff(dgate, gradients) <= 2e-6);
+      EXPECT_TRUE(max_abs_diff(dx, of_x) <= 2e-6);
+    }
+  });
+}
+
+TEST(Gate, InPlaceThreadsAndBfloat16GiveTheSameNumbers) {
+  for (const DType type : {DType::float32, DType::bfloat16}) {
+    const Shape shape = {500, 70};
+    const auto random = [&](uint64_t seed) { return random_tensor(shape, seed, 1, type); };
+    const Tensor gate = random(1), x = random(2), dy = random(3);
+    test::expect_same_bits_at_any_thread_count([&] {
+      Tensor y(shape, type), dx(shape, type), dgate(shape, type), again(shape, type);
+      nn::apply_gate(gate, x, y);
+      nn::apply_gate_backward(dy, gate, x, dx, dgate, again);
+      Tensor in_place = x.clone(), gradient = dy.clone(), of_gate = gate.clone();
+      nn::apply_gate(gate, in_place, in_place);
+      nn::apply_gate_backward(gradient, of_gate, x, gradient, of_gate, again);
+      EXPECT_TRUE(test::same_bits(in_place, y) && test::same_bits(gradient, dx) && test::same_bits(of_gate, dgate));
+      return std::vector<Tensor>{y, dx, dgate};
+    });
+    Tensor y(shape, type), wide(shape);
+    nn::apply_gate(gate, x, y);
+    nn::apply_gate(gate.to(DType::float32), x.to(DType::float32), wide);
+    EXPECT_TRUE(test::same_bits(y, wide.to(type)));
+  }
+}
+
+TEST(Gate, ErrorsNameTheArgument) {
+  Tensor y({2, 8});
+  EXPECT_EQ(test::message_of([&] {
+              nn::apply_gate(Tensor({2, 7}), y, y);
+            }),
+            "[apply_gate] gate is float32 [2, 7], expected float32 with 2 rows of 8");
+}
+
 TEST(Activation, ErrorsNameTheArgument) {
   Tensor y({2, 8});
   EXPECT_EQ(test::message_of([&] {

@@ -298,6 +298,8 @@ class ForgettingTransformerTest(Comparison):
         "grouped": {"num_kv_heads": 2, "intermediate_size": 96},
         "norms": {"qk_norm": True, "norm_eps": 1e-3},
         "tied, grouped, norms": {"qk_norm": True, "num_kv_heads": 1, "tie_word_embeddings": True, "hidden_ratio": 8},
+        "output gate": {"use_output_gate": True},
+        "output gate, grouped, norms": {"use_output_gate": True, "qk_norm": True, "num_kv_heads": 2},
     }
 
     @classmethod
@@ -345,7 +347,7 @@ class ForgettingTransformerTest(Comparison):
                 self.same_logits(f"forgetting, {name}, our folder", ours, again, ids)
 
     def test_fine_tuned(self):
-        self.fine_tuned("forgetting", self.made(qk_norm=True, num_kv_heads=2))
+        self.fine_tuned("forgetting", self.made(qk_norm=True, num_kv_heads=2, use_output_gate=True))
 
     def test_what_unit_tests_expect(self):
         path = pathlib.Path(__file__).parent.parent / "model/families/forgetting.json"

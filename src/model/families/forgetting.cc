@@ -33,11 +33,11 @@ LanguageModelConfig forgetting_config(const formats::JsonObject& json) {
   config.vocab_size = in.integer("vocab_size", {"vocab_size"});
   config.train_length = json.get_int_or("max_position_embeddings", 0, 0, int64_t{1} << 40);
   in.refuse_unless("qkv_bias", false, "a bias of queries, keys and values alone");
-  in.refuse_unless("use_output_gate", false, "a gate of attention's output");
   in.refuse_unless("window_size", nullptr, "a window, which flash-linear-attention applies to cached keys only,");
   in.refuse_unless("attnres_block_size", nullptr, "attention over the layers");
   in.refuse_unless("hidden_act", "swish", "another activation");
   t.position = position_from("gates");
+  t.attention.output_gate = json.get_or<bool>("use_output_gate", false);
   t.attention.qk_norm = json.get_or<bool>("qk_norm", false);
   if (t.attention.qk_norm) {
     t.attention.qk_norm_per_head = true;
@@ -66,7 +66,7 @@ void describe_forgetting(const LanguageModelConfig& config, formats::OrderedJson
   json["qkv_bias"] = false;
   json["qk_norm"] = t.attention.qk_norm;
   json["window_size"] = nullptr;
-  json["use_output_gate"] = false;
+  json["use_output_gate"] = t.attention.output_gate;
   json["hidden_ratio"] = nullptr;
   json["intermediate_size"] = t.ffn_dim();
   json["hidden_act"] = "swish";
@@ -78,7 +78,10 @@ void describe_forgetting(const LanguageModelConfig& config, formats::OrderedJson
 }
 
 /// The fields that have another value after they were written and read.
-std::vector<std::string> forgetting_differences(const LanguageModelConfig& config) {
+std::vector<std::string> forgetting_differences(const LanguageModelConfig& model) {
+  LanguageModelConfig config = model;
+  TransformerConfig& t = config.transformer;
+  if (t.attention.qk_norm && t.attention.qk_norm_eps == 0) t.attention.qk_norm_eps = t.block.norm_eps;
   formats::OrderedJson json;
   describe_forgetting(config, json);
   const LanguageModelConfig read = forgetting_config({formats::Json::parse(json.dump()), ""});
@@ -86,7 +89,7 @@ std::vector<std::string> forgetting_differences(const LanguageModelConfig& confi
   for (const ConfigField& field : config_fields()) {
     // Neither the training length nor the initial values change what a model computes.
     if (!field.changes_result || field.more.training_only || field.name == std::string_view("gate_slopes")) continue;
-    if (!field.belongs_to(config.transformer.position) || field.get(config) == field.get(read)) continue;
+    if (!field.belongs_to(t.position) || field.get(config) == field.get(read)) continue;
     found.push_back(fmt::format("{} {}", field.name, formats::short_text_of(field.get(config))));
   }
   if (config.adaptive) found.emplace_back("adaptive vocabulary");
@@ -102,6 +105,7 @@ constexpr Mapping kForgettingTensors[] = {
     {"blocks.#.attn.Wqkv", {"model.layers.#.attn.q_proj", "model.layers.#.attn.k_proj", "model.layers.#.attn.v_proj"}},
     {"blocks.#.attn.q_ln", {"model.layers.#.attn.q_norm"}},
     {"blocks.#.attn.k_ln", {"model.layers.#.attn.k_norm"}},
+    {"blocks.#.attn.gate_proj", {"model.layers.#.attn.g_proj"}},
     {"blocks.#.attn.out_proj", {"model.layers.#.attn.o_proj"}},
     {"blocks.#.norm_2", {"model.layers.#.mlp_norm"}},
     {"blocks.#.ffn.up_proj", {"model.layers.#.mlp.gate_proj", "model.layers.#.mlp.up_proj"}},

@@ -163,6 +163,7 @@ TEST(Convert, WhatAFormatCannotExpressIsRefusedByName) {
   refuses("softmax_scale", [](TransformerConfig& t) { t.attention.softmax_scale = 2; });
   refuses("qk_norm", [](TransformerConfig& t) { t.attention.qk_norm = true; });
   refuses("qk_norm_per_head", [](TransformerConfig& t) { t.attention.qk_norm = t.attention.qk_norm_per_head = true; });
+  refuses("output_gate", [](TransformerConfig& t) { t.attention.output_gate = true; });
   refuses("sinks", [](TransformerConfig& t) { t.attention.sinks = true; });
   refuses("window", [](TransformerConfig& t) { t.attention.sliding_window = 9; });
   refuses("position", [](TransformerConfig& t) { t.position = Position::none; });

@@ -105,7 +105,7 @@ TEST(ForgettingFamily, OwnModelsAreWrittenAndRead) {
   for (const bool with_norms : {false, true}) {
     LanguageModelConfig config = forgetting();
     config.transformer.attention.qk_norm = config.transformer.attention.qk_norm_per_head = with_norms;
-    config.transformer.attention.qk_norm_eps = with_norms ? 1e-5f : 0;
+    config.transformer.attention.output_gate = with_norms;
     config.transformer.head.tied = with_norms;
     const LanguageModel model(config, 3);
     const test::TemporaryFolder folder;
@@ -151,7 +151,6 @@ TEST(ForgettingFamily, WhatIsNotSupportedIsRefusedByName) {
     formats::write_safetensors(folder / "model.safetensors", std::vector<formats::NamedTensor>());
     expect_error([&] { LanguageModel::load(folder.path()); }, (std::string(key) + " is ").c_str());
   };
-  refuses("use_output_gate", true);
   refuses("qkv_bias", true);
   refuses("window_size", 64);
   refuses("attnres_block_size", 2);
