@@ -176,6 +176,7 @@ class Engine:
         prefix_bytes: int,
         memory: int | None,
         eviction_tolerance: float | None,
+        query_norm: float | None,
     ) -> None: ...
     def submit(
         self, ids: Any, samples: int, logprobs: int | None, prompt_logprobs: int | None, options: Mapping[str, object]

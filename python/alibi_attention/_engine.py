@@ -99,6 +99,8 @@ class Engine:
     max_tokens          maximum number of tokens of a text, prompt included (0: as many as the model's positions allow)
     prefix_bytes        memory for keys and values of prompts, for later prompts that begin with the same tokens
     memory, eviction_tolerance    limits of the keys and values of one text; keys beyond them are evicted
+    query_norm          with gates and a limit: bound on the norm of later queries (None: that of the model's QK norm or clamp,
+                        or 1.25 times the largest so far)
     """
 
     @checked
@@ -114,12 +116,13 @@ class Engine:
         prefix_bytes: int = 256 << 20,
         memory: int | None = None,
         eviction_tolerance: float | None = None,
+        query_norm: float | None = None,
     ) -> None:
         if not isinstance(model, LanguageModel):
             raise wrong_type("Engine", "model", model, "a LanguageModel")
         self._vocab_size: int = model.config["vocab_size"]
         self._core = _core.Engine(model._core, slots, step_tokens, chunk_tokens, queue, max_tokens, prefix_bytes, memory,
-                                  eviction_tolerance)  # fmt: skip
+                                  eviction_tolerance, query_norm)  # fmt: skip
 
     @takes_generation_options
     def submit(

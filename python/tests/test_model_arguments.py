@@ -115,7 +115,8 @@ def test_encoder_model(encoder, model, tmp_path):
 def test_engine(model):
     sizes = {name: POSITIVE for name in ("slots", "step_tokens", "chunk_tokens")}
     sizes |= {name: LENGTH for name in ("queue", "max_tokens", "prefix_bytes")}
-    limits = {"memory": [-1, 0, *OPTIONAL_INTEGER], "eviction_tolerance": [-1.0, *WRONG["number"]]}
+    limits = {"memory": [-1, 0, *OPTIONAL_INTEGER], "eviction_tolerance": [-1.0, *WRONG["number"]],
+              "query_norm": [-1.0, 3.0, *WRONG["number"]]}  # no limit is given
     table(alibi.Engine, {"model": model}, {"model": [None, 1, "no", *wrong_values.NOTHING], **sizes, **limits})
     engine = alibi.Engine(model)
     table(engine.submit, {"prompt": [97], "max_tokens": 1},

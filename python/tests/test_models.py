@@ -302,6 +302,19 @@ def test_held_out_text_that_is_trained_on_is_warned_of():
         alibi.train(TEXT, valid="".join(f"another line, {i * i}\n" for i in range(1000, 1100)), **options)
 
 
+def test_the_engine_evicts_by_the_bound_on_the_norm_of_queries(trained):
+    model = alibi.train(TEXT, train_tokens=2048, position="gates", **SMALL).model
+    prompt = model.encode(TEXT[:900])
+
+    def evicted(query_norm):
+        engine = alibi.Engine(model, eviction_tolerance=1e-2, query_norm=query_norm)
+        return engine.submit(prompt, max_tokens=4, temperature=0.0).result().samples[0].evicted_keys
+
+    assert evicted(1e-3) > evicted(1e6)
+    with pytest.raises(alibi.UsageError, match="query_norm is set for alibi positions"):
+        alibi.Engine(trained.model, memory=1 << 26, query_norm=3.0)
+
+
 def test_the_engine_generates_many_texts_at_once(trained):
     model = trained.model
     prompts = [model.encode("line 4 of a text"), model.encode("a"), model.encode("line " * 40)]

@@ -38,6 +38,10 @@ Context::Context(const LanguageModel& model, const ContextOptions& options) : st
   state_->dtype = options.cached.value_or(model.precision() == Precision::bf16 ? DType::bfloat16 : DType::float32);
   check_usage(!options.query_norm || *options.query_norm > 0, "[context] query_norm is {}, expected above 0",
               options.query_norm.value_or(0));
+  check_usage(!options.query_norm || options.evicts(),
+              "[context] query_norm is {}, expected it to be unset without a limit that evicts keys (memory or "
+              "eviction_tolerance)",
+              options.query_norm.value_or(0));
   if (options.evicts() && config.layers > 0) state_->query_norms = query_norms_of(model, options);
   state_->begin();
 }

@@ -135,18 +135,19 @@ void bind_engine(nb::module_& m) {
           "__init__",
           [](EngineThread* self, const LanguageModel& model, int64_t slots, int64_t step_tokens, int64_t chunk_tokens,
              int64_t queue, int64_t max_tokens, int64_t prefix_bytes, std::optional<int64_t> memory,
-             std::optional<double> eviction_tolerance) {
-            const EngineOptions options{.slots = slots,
-                                        .step_tokens = step_tokens,
-                                        .chunk_tokens = chunk_tokens,
-                                        .queue = queue,
-                                        .max_tokens = max_tokens,
-                                        .prefix_bytes = prefix_bytes,
-                                        .context = {.memory = memory, .eviction_tolerance = eviction_tolerance}};
+             std::optional<double> eviction_tolerance, std::optional<double> query_norm) {
+            const EngineOptions options{
+                .slots = slots,
+                .step_tokens = step_tokens,
+                .chunk_tokens = chunk_tokens,
+                .queue = queue,
+                .max_tokens = max_tokens,
+                .prefix_bytes = prefix_bytes,
+                .context = {.memory = memory, .eviction_tolerance = eviction_tolerance, .query_norm = query_norm}};
             new (self) EngineThread("Engine", std::make_unique<Engine>(model, options));
           },
           nb::keep_alive<1, 2>(), "model"_a, "slots"_a, "step_tokens"_a, "chunk_tokens"_a, "queue"_a, "max_tokens"_a,
-          "prefix_bytes"_a, "memory"_a.none(), "eviction_tolerance"_a.none())
+          "prefix_bytes"_a, "memory"_a.none(), "eviction_tolerance"_a.none(), "query_norm"_a.none())
       .def(
           "submit",
           [](const EngineThread& engine, nb::handle ids, int64_t samples, std::optional<int64_t> logprobs,
