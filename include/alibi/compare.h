@@ -40,7 +40,8 @@ struct CompareOptions {
   int64_t task_questions = 100;    ///< questions for each length and range of distances
   int64_t timing_rounds = 3;       ///< number of timing rounds at the end, if there is a folder; 0 disables timing
   TrainOptions train;              ///< length, tokens, rates, seed: shared by all methods
-  /// If not empty, each method gets the learning rate of these that is best on a part of the training text.
+  /// If not empty, each method gets the learning rate of these that is best on a part of the training text, and on new
+  /// sequences of each task.
   std::vector<double> tune_rates;
   /// Folder for the report, the models and the state of the comparison. The same options and text continue an
   /// interrupted comparison; others are refused. Seeds, methods and training lengths may be added. If empty, nothing is

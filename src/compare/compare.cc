@@ -121,7 +121,7 @@ class Comparison {
   std::string corpus_name_;
   comparison::HeldOutPlan plan_;
   HeldOut held_out_;
-  std::vector<comparison::Tuning> tunings_;  // one for each method, if rates are tuned
+  std::vector<comparison::Tuning> tunings_;  // one for each method and task, if rates are tuned
   CompareStatus at_;                         // the run in progress
   int64_t runs_done_here_ = 0;               // runs finished by this call, for the estimate of the remaining time
 };
@@ -196,21 +196,26 @@ bool Comparison::tune_methods(const comparison::RunSetting& setting) {
   const auto is_complete = [&](const comparison::Tuning& tuning) {
     return tuning.nll.size() == options_.tune_rates.size();
   };
-  const auto tuned = [&](Position method) {
+  std::vector<std::string> tasks = options_.tasks;
+  if (comparison::has_text(options_)) tasks.insert(tasks.begin(), "");
+  const size_t count = options_.positions.size() * tasks.size();
+  const auto tuned = [&](size_t index) {
+    const Position method = options_.positions[index / tasks.size()];
     at_.method = name_of(method);
-    return comparison::tune(setting, method,
+    at_.task = tasks[index % tasks.size()];
+    return comparison::tune(setting, fillers_, method, at_.task,
                             [&](const CompareStatus& status, double fraction) { report(status, fraction); });
   };
   if (options_.tune_rates.empty()) return true;
   if (group_ != nullptr) {
     bool done = true;
-    for (size_t i = 0; i < options_.positions.size() && done; ++i) {
-      if (is_own(i)) done = is_complete(tuned(options_.positions[i]));
+    for (size_t i = 0; i < count && done; ++i) {
+      if (is_own(i)) done = is_complete(tuned(i));
     }
     if (!all_done(done)) return false;
   }
-  for (const Position method : options_.positions) {  // reads what was saved
-    tunings_.push_back(tuned(method));
+  for (size_t i = 0; i < count; ++i) {  // reads what was saved
+    tunings_.push_back(tuned(i));
     if (!is_complete(tunings_.back())) return false;
   }
   return true;
@@ -220,13 +225,10 @@ TrainOptions Comparison::train_options(const RunResults& run) const {
   TrainOptions train = options_.train;
   train.train_length = run.train_length;
   train.seed = run.seed;
-  if (!run.task.name.empty()) {
-    return comparison::task_training(train, options_.task_tokens);
-  }
   for (const comparison::Tuning& tuning : tunings_) {
-    if (name_of(tuning.method) == run.method) train.learning_rate = tuning.best();
+    if (name_of(tuning.method) == run.method && tuning.task == run.task.name) train.learning_rate = tuning.best();
   }
-  return train;
+  return run.task.name.empty() ? train : comparison::task_training(train, options_.task_tokens);
 }
 
 void Comparison::report(CompareStatus status, double run_fraction) const {

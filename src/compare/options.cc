@@ -46,8 +46,6 @@ void check_tasks(CompareOptions& options) {
   check_usage(options.train_lengths.front() >= kShortestTask,
               "[compare] a training length is {}, expected at least {} with tasks", options.train_lengths.front(),
               kShortestTask);
-  check_usage(options.tune_rates.empty() || has_text(options),
-              "[compare] learning rates are tuned on text, and there are only tasks; give a text, or a learning rate");
   task_training(options.train, options.task_tokens).validate();
 }
 

@@ -110,13 +110,15 @@ std::string tuning_text(const CompareOptions& options, const std::vector<Tuning>
   }
   std::vector<std::string> parts;
   for (const Tuning& tuning : tunings) {
-    parts.push_back(fmt::format("{} {:g}{}", name_of(tuning.method), tuning.best(),
+    parts.push_back(fmt::format("{}{} {:g}{}", name_of(tuning.method), tuning.task.empty() ? "" : " on " + tuning.task,
+                                tuning.best(),
                                 tuning.is_at_an_end() ? " (the lowest or highest rate tried, so a rate beyond it "
                                                         "may be better)"
                                                       : ""));
   }
   return fmt::format(
-      "chosen learning rates: {}; the rates {:g} were tried, and scored on a held-out part of the training text",
+      "chosen learning rates: {}; the rates {:g} were tried, and scored on a held-out part of the training text or on "
+      "new sequences of the task",
       fmt::join(parts, ", "), fmt::join(tunings.front().rates, ", "));
 }
 

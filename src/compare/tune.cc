@@ -7,6 +7,8 @@
 #include <string>
 
 #include "core/check.h"
+#include "report/statistics.h"
+#include "train/train_over.h"
 
 namespace alibi::comparison {
 namespace {
@@ -14,21 +16,25 @@ namespace {
 constexpr int64_t kMostScored = 65536;
 
 /// Returns the loss after training at this rate, or nothing if it was stopped.
-std::optional<double> trial(const RunSetting& setting, Position method, double rate,
-                            const std::function<void(const TrainStatus&)>& on_step) {
-  const CompareOptions& options = setting.options;
-  const std::span<const int32_t> tokens = setting.data.train.tokens;
-  const auto all = static_cast<int64_t>(tokens.size()), trained = all - all / 10;
-  TrainOptions train_options = options.train;
-  train_options.learning_rate = rate;
+std::optional<double> trial(const CompareOptions& options, const TaskData& data, const TrainOptions& train_options,
+                            Position method, const std::function<void(const TrainStatus&)>& on_step) {
+  const std::span<const int32_t> tokens = data.data.train.tokens;
+  const bool is_task = !data.scored.empty();
+  const auto all = static_cast<int64_t>(tokens.size()), trained = is_task ? all : all - all / 10;
   TrainRun run;
   run.on_step = on_step;
   run.should_stop = options.should_stop;
-  LanguageModel model(model_config(options, method, train_options.train_length, setting.data.tokenizer.get()),
-                      train_options.seed, setting.data.tokenizer);
+  LanguageModel model(model_config(options, method, train_options.train_length, data.data.tokenizer.get()),
+                      train_options.seed, data.data.tokenizer);
   try {
-    const TrainResult result = train(model, tokens.first(static_cast<size_t>(trained)), train_options, run);
+    const TrainResult result = training::train_over(nullptr, model, tokens.first(static_cast<size_t>(trained)),
+                                                    train_options, run, data.scored);
     if (result.end == TrainEnd::asked) return {};
+    if (is_task) {
+      const std::vector<double> loss(result.loss.end() - std::max<int64_t>(1, std::ssize(result.loss) / 10),
+                                     result.loss.end());
+      return report::mean_of(loss);
+    }
     EvaluateOptions evaluate_options;
     evaluate_options.length = train_options.train_length;
     evaluate_options.segments = {{trained, std::min(all, trained + kMostScored)}};
@@ -46,9 +52,10 @@ double Tuning::best() const {
 
 bool Tuning::is_at_an_end() const { return best() == rates.front() || best() == rates.back(); }
 
-Tuning tune(const RunSetting& setting, Position method, const RunProgress& progress) {
-  Tuning tuning{method, setting.options.tune_rates, {}};
-  const std::string note = std::string("tune-") + name_of(method);
+Tuning tune(const RunSetting& setting, const TaskFillers& fillers, Position method, const std::string& task,
+            const RunProgress& progress) {
+  Tuning tuning{method, task, setting.options.tune_rates, {}};
+  const std::string note = std::string("tune-") + (task.empty() ? "" : task + "-") + name_of(method);
   if (const std::optional<formats::JsonObject> known = setting.store.load_note(note)) {
     check(
         known->has("nll") && known->raw().at("nll").is_array() && known->raw().at("nll").size() <= tuning.rates.size(),
@@ -60,8 +67,15 @@ Tuning tune(const RunSetting& setting, Position method, const RunProgress& progr
       tuning.nll.push_back(value.is_null() ? std::numeric_limits<double>::infinity() : value.get<double>());
     }
   }
+  if (tuning.nll.size() == tuning.rates.size()) return tuning;
+  TrainOptions train = setting.options.train;
+  if (!task.empty()) train = task_training(train, setting.options.task_tokens);
+  const TaskData data =
+      task.empty() ? TaskData{setting.data, {}}
+                   : task_data(task_from(task), {train.train_length, fillers.train}, train.train_tokens, train.seed);
   for (size_t i = tuning.nll.size(); i < tuning.rates.size(); ++i) {
-    const std::optional<double> nll = trial(setting, method, tuning.rates[i], [&](const TrainStatus& train_status) {
+    train.learning_rate = tuning.rates[i];
+    const std::optional<double> nll = trial(setting.options, data, train, method, [&](const TrainStatus& train_status) {
       CompareStatus status;
       status.phase = "tune";
       status.train = train_status;
