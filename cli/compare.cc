@@ -45,6 +45,7 @@ struct CompareCommand : CommonOptions {
   int64_t seeds = 1, timing_rounds = 3;
   std::optional<int64_t> stride, eval_tokens, sample_tokens, task_tokens;
   int64_t task_questions = CompareOptions().task_questions;
+  std::optional<double> task_share;
   bool overwrite = false, one_pass = false;
   std::optional<Interpolation> interpolation;
   TokenizerChoice tokenizer;
@@ -122,6 +123,7 @@ CompareOptions to_library(const CompareCommand& options, bool tunes) {
   compare.tasks = options.tasks;
   compare.task_tokens = options.task_tokens.value_or(compare.task_tokens);
   compare.task_questions = options.task_questions;
+  compare.task_share = options.task_share.value_or(compare.task_share);
   compare.timing_rounds = options.timing_rounds;
   compare.out = options.out;
   compare.command = command_line();
@@ -165,8 +167,8 @@ void run_compare(CompareCommand& options, const Command& command) {
   join_ranks(command);
   complete(options, command);
   check_output_folder(options.out, "--out",
-                      {"results.json", "report.html", "figure.svg", "figure.csv", "attention.svg", "compare.json",
-                       "settings.json", "models"});
+                      {"results.json", "report.html", "figure.svg", "figure.csv", "attention.svg", "map.svg",
+                       "compare.json", "settings.json", "models"});
   check_texts_of_ranks(options.texts);
   options.apply();
   CompareOptions asked = to_library(options, command.given("--tune"));
@@ -244,6 +246,10 @@ void add_compare(CLI::App& app) {
   command.count("--task-tokens", options->task_tokens, "Number of tokens to train on for each task [--train-tokens]");
   command.count("--task-questions", options->task_questions,
                 "Number of questions for each length and each range of distances");
+  command.number("--task-share", options->task_share,
+                 "Train models on text and tasks at once: share of the sequences that belongs to the tasks [one model "
+                 "for each task]",
+                 {.above = 0, .below = 1});
   command.count("--timing-rounds", options->timing_rounds, "Number of timing rounds after training (0 disables timing)",
                 0);
   command.text("-o,--out", options->out, "DIR",
@@ -264,8 +270,8 @@ void add_compare(CLI::App& app) {
   command.group(training::OptionGroup::optimizer);
   options->train.add_to(command, training::OptionGroup::optimizer);
   command.optional_text("--tune", options->tune, "RATES",
-                        "Learning rates to try for each method on part of the training text; the best is used [0.5, 1, "
-                        "2 and 4 times --learning-rate]");
+                        "Learning rates to try for each method on part of the training text, and for each task; the "
+                        "best is used [0.5, 1, 2 and 4 times --learning-rate]");
   options->add_to(command);
   command.rare("--min-count");
   command.examples(
@@ -276,6 +282,7 @@ void add_compare(CLI::App& app) {
       "  alibi compare novels/ --positions alibi,sinusoidal --train-lengths 128,256,512 --seeds 3\n"
       "  alibi compare novels/ --stride 64 --interpolate dynamic --one-pass\n"
       "  alibi compare --tasks recall,flipflop,copy --positions alibi,rotary --train-length 64 --learning-rate 0.002\n"
+      "  alibi compare novels/ --tasks recall,passkey --task-share 0.25 --seeds 3\n"
       "  alibi compare --resume alibi-compare\n"
       "  alibi compare notes/ --positions alibi,learned --train-length 64 --lengths 64,256,1024 --train-tokens 2M");
   command.runs_over_ranks([options, command] { run_compare(*options, command); });

@@ -38,6 +38,8 @@ struct CompareOptions {
   std::vector<std::string> tasks;  ///< synthetic tasks to train and test models on: task_names()
   int64_t task_tokens = 0;         ///< tokens to train on for each task; 0: the preset's for text
   int64_t task_questions = 100;    ///< questions for each length and range of distances
+  double task_share = 0;           ///< if positive, no model is trained on a task alone: this share of the sequences of
+                                   ///< the training on text belongs to the tasks, in turn
   int64_t timing_rounds = 3;       ///< number of timing rounds at the end, if there is a folder; 0 disables timing
   TrainOptions train;              ///< length, tokens, rates, seed: shared by all methods
   /// If not empty, each method gets the learning rate of these that is best on a part of the training text, and on new

@@ -104,6 +104,7 @@ struct RunResults {
   std::vector<ContextPoint> context;     ///< in ascending order of context
   AttentionMap attention;                ///< ALiBi models only; without heads if it was not measured
   TaskAnswers task;                      ///< of a model that was trained on a task instead of text
+  std::vector<TaskAnswers> answers;      ///< of a model that was trained on text and tasks
   std::string sample_prompt;
   std::string sample;       ///< text generated after the prompt, far past the training length
   std::string sample_note;  ///< if not empty, the reason why the sample stops early
@@ -128,8 +129,9 @@ struct MethodResults : RunResults {
 
 /// Results of all methods on one task. A method's questions are those of all its seeds.
 struct TaskResults {
-  TaskAnswers task;  ///< without points
-  std::vector<MethodResults> methods;
+  TaskAnswers task;                    ///< without points
+  bool beside_text = false;            ///< the models are those of CompareResults::methods
+  std::vector<MethodResults> methods;  ///< beside a text: only what concerns the task
 };
 
 /// Speed of one kind of work, timed in several rounds. The numbers are those of the median round.
@@ -190,6 +192,7 @@ struct CompareResults {
     int64_t runs = 0;
     for (const MethodResults& method : methods) runs += static_cast<int64_t>(method.runs.size());
     for (const TaskResults& task : tasks) {
+      if (task.beside_text) continue;
       for (const MethodResults& method : task.methods) runs += static_cast<int64_t>(method.runs.size());
     }
     return runs;

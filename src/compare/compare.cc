@@ -68,6 +68,10 @@ formats::OrderedJson identity_of(const CompareOptions& options, const TrainingDa
     identity["task_tokens"] = options.task_tokens;
     identity["task_questions"] = options.task_questions;
   }
+  if (options.task_share > 0) {
+    identity["task_share"] = options.task_share;
+    identity["tasks"] = options.tasks;
+  }
   identity["lengths"] = options.lengths;
   identity["stride"] = options.stride;
   identity["one_pass"] = options.one_pass;
@@ -141,6 +145,9 @@ void Comparison::read_text() {
     report(status, 0);
   };
   data_ = training_data(options_.texts, options_.valid, options_.tokenizer, progress, options_.field);
+  check_usage(options_.task_share == 0 || data_.tokenizer->kind() == "byte",
+              "[compare] the tokenizer is {}, expected byte with a share of tasks, because tasks consist of bytes",
+              data_.tokenizer->kind());
   warning_ = held_out_warning(data_);
   const std::string skipped = describe_skipped(data_.files);
   for (const std::string& warning : {skipped, warning_}) {
@@ -173,10 +180,16 @@ std::vector<RunResults> Comparison::planned_runs() const {
         run.method = name_of(method);
         run.train_length = length;
         run.seed = options_.train.seed + static_cast<uint64_t>(seed);
-        if (comparison::has_text(options_)) runs.push_back(run);
+        std::vector<TaskAnswers> answers;
         for (const std::string& name : options_.tasks) {
           const comparison::Task& task = comparison::task_from(name);
-          run.task = {.name = name, .meaning = task.meaning, .chance = task.chance, .points = {}};
+          answers.push_back({.name = name, .meaning = task.meaning, .chance = task.chance, .points = {}});
+        }
+        if (options_.task_share > 0) run.answers = answers;
+        if (comparison::has_text(options_)) runs.push_back(run);
+        if (options_.task_share > 0) continue;
+        for (const TaskAnswers& task : answers) {
+          run.task = task;
           runs.push_back(run);
         }
       }
@@ -196,7 +209,8 @@ bool Comparison::tune_methods(const comparison::RunSetting& setting) {
   const auto is_complete = [&](const comparison::Tuning& tuning) {
     return tuning.nll.size() == options_.tune_rates.size();
   };
-  std::vector<std::string> tasks = options_.tasks;
+  std::vector<std::string> tasks;
+  if (options_.task_share == 0) tasks = options_.tasks;
   if (comparison::has_text(options_)) tasks.insert(tasks.begin(), "");
   const size_t count = options_.positions.size() * tasks.size();
   const auto tuned = [&](size_t index) {
@@ -228,7 +242,8 @@ TrainOptions Comparison::train_options(const RunResults& run) const {
   for (const comparison::Tuning& tuning : tunings_) {
     if (name_of(tuning.method) == run.method && tuning.task == run.task.name) train.learning_rate = tuning.best();
   }
-  return run.task.name.empty() ? train : comparison::task_training(train, options_.task_tokens);
+  const bool has_tasks = !run.task.name.empty() || options_.task_share > 0;
+  return has_tasks ? comparison::task_training(train, options_.task_tokens) : train;
 }
 
 void Comparison::report(CompareStatus status, double run_fraction) const {
@@ -291,8 +306,9 @@ comparison::StoredRun Comparison::finish(const comparison::RunSetting& setting, 
     report(status, fraction);
   };
   const TrainOptions train = train_options(run.results);
-  if (run.results.task.name.empty()) return comparison::run_to_end(setting, train, std::move(run), progress);
-  return comparison::run_task(setting, fillers_, train, std::move(run), progress);
+  const bool has_tasks = !run.results.task.name.empty() || !run.results.answers.empty();
+  if (!has_tasks) return comparison::run_to_end(setting, train, std::move(run), progress);
+  return comparison::run_with_tasks(setting, fillers_, train, std::move(run), progress);
 }
 
 /// Returns false if it was stopped.

@@ -13,6 +13,7 @@
 #include "compare/run.h"
 #include "compare/task_run.h"
 #include "core/check.h"
+#include "train/batches.h"
 
 namespace alibi::comparison {
 namespace {
@@ -31,7 +32,26 @@ void check_updates(const std::vector<int64_t>& lengths, int64_t batch_tokens) {
 }
 
 void check_tasks(CompareOptions& options) {
-  std::vector<std::string>& tasks = options.tasks;
+  const std::vector<std::string>& tasks = options.tasks;
+  check_usage(options.task_tokens >= 0, "[compare] task_tokens is {}, expected at least 0", options.task_tokens);
+  constexpr int64_t least = 35;
+  check_usage(options.task_questions >= least,
+              "[compare] task_questions is {}, expected at least {}: fewer cannot show that the accuracy is above 90 %",
+              options.task_questions, least);
+  if (const double share = options.task_share; share != 0) {
+    TrainOptions longest = options.train;
+    longest.train_length = options.train_lengths.back();
+    const int64_t sequences = training::blocks_per_update(longest);
+    check_usage(!tasks.empty(), "[compare] task_share is {:g}, but there are no tasks; name some with --tasks", share);
+    check_usage(options.task_tokens == 0,
+                "[compare] task_tokens and task_share are given, but with a share the tasks have that share of the "
+                "text's training; give one of them");
+    check_usage(
+        share > 0 && share < 1 && rows_of_tasks(share, sequences) < sequences,
+        "[compare] task_share is {:g}, expected a number above 0 and below 1 that leaves at least one of the {} "
+        "sequences of an update to the text",
+        share, sequences);
+  }
   if (options.task_tokens == 0) options.task_tokens = options.train.train_tokens;
   if (tasks.empty()) return;
   for (const std::string& name : tasks) {
@@ -39,10 +59,6 @@ void check_tasks(CompareOptions& options) {
     check_usage(std::count(tasks.begin(), tasks.end(), name) == 1,
                 "[compare] the task {} is given twice; name each task once", name);
   }
-  constexpr int64_t least = 35;
-  check_usage(options.task_questions >= least,
-              "[compare] task_questions is {}, expected at least {}: fewer cannot show that the accuracy is above 90 %",
-              options.task_questions, least);
   check_usage(options.train_lengths.front() >= kShortestTask,
               "[compare] a training length is {}, expected at least {} with tasks", options.train_lengths.front(),
               kShortestTask);
@@ -97,6 +113,8 @@ void complete_options(CompareOptions& options) {
   if (options.eval_tokens == 0) options.eval_tokens = tokens_to_score(options.preset, lengths.back());
 }
 
-bool has_text(const CompareOptions& options) { return !options.texts.empty() || options.tasks.empty(); }
+bool has_text(const CompareOptions& options) {
+  return !options.texts.empty() || options.tasks.empty() || options.task_share > 0;
+}
 
 }  // namespace alibi::comparison

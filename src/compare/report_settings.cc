@@ -157,14 +157,20 @@ std::vector<std::pair<std::string, std::string>> report_settings(
   }
   if (!options.tasks.empty()) {
     const int64_t warmup = task_training(options.train, options.task_tokens).schedule().warmup_steps;
-    settings.emplace_back("tasks",
-                          fmt::format("{}; each: {}; the warmup has {}", fmt::join(options.tasks, ", "),
-                                      training_text(options, options.task_tokens), number_of(warmup, "update")));
+    const int64_t sequences = training::blocks_per_update(options.train);
+    const std::string how =
+        options.task_share > 0
+            ? fmt::format("in turn, in {} of the {} sequences of each update (of the shortest training length)",
+                          rows_of_tasks(options.task_share, sequences), sequences)
+            : "each: " + training_text(options, options.task_tokens);
+    settings.emplace_back("tasks", fmt::format("{}; {}; the warmup has {}", fmt::join(options.tasks, ", "), how,
+                                               number_of(warmup, "update")));
     settings.emplace_back("questions",
                           fmt::format("{} for each length and range of distances", options.task_questions));
   }
-  settings.emplace_back(
-      "optimizer", optimizer_text(data.tokenizer ? options.train : task_training(options.train, options.task_tokens)));
+  const bool is_usual = data.tokenizer && options.task_share == 0;
+  settings.emplace_back("optimizer",
+                        optimizer_text(is_usual ? options.train : task_training(options.train, options.task_tokens)));
   settings.emplace_back("tuning", tuning_text(options, tunings));
   if (data.tokenizer) settings.emplace_back("evaluation", evaluation_text(options, plan));
   settings.emplace_back(options.seeds == 1 ? "seed" : "seeds", seeds_text(options));

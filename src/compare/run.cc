@@ -42,8 +42,9 @@ class Run {
       setting_.store.save(run_);
       return run_;
     }
-    if (!(setting_.task == nullptr ? evaluate_all() : ask_questions())) return run_;
-    if (setting_.task == nullptr && options_.sample_tokens != 0 && results_.sample.empty()) sample();
+    if (is_on_text() && !evaluate_all()) return run_;
+    if (!ask_questions()) return run_;
+    if (is_on_text() && options_.sample_tokens != 0 && results_.sample.empty()) sample();
     run_.done = true;
     setting_.store.save(run_);
     return run_;
@@ -55,11 +56,13 @@ class Run {
     return recipe_of(options_, position_from(results_.method))
         .model(train_.train_length, setting_.data.tokenizer, train_.seed);
   }
+  bool is_on_text() const { return results_.task.name.empty(); }
   bool is_stopped() const { return options_.should_stop && options_.should_stop(); }
   bool train_model();
   void leave_gaps();
   bool evaluate_all();
   bool ask_questions();
+  bool ask_questions_of(TaskAnswers& answers);
   struct Work {
     std::vector<EvaluationPoint> RunResults::*points;
     int64_t length, stride;
@@ -163,7 +166,7 @@ bool Run::train_model() {
 }
 
 void Run::leave_gaps() {
-  if (setting_.task != nullptr) return;
+  if (!is_on_text()) return;
   for (const Work& work : works()) {
     EvaluationPoint point;
     point.length = work.points == &RunResults::streaming ? setting_.held_out.blocks.back().end : work.length;
@@ -312,19 +315,25 @@ bool Run::evaluate_all() {
   return true;
 }
 
+bool Run::ask_questions() {
+  if (!is_on_text()) return ask_questions_of(results_.task);
+  return std::ranges::all_of(results_.answers, [&](TaskAnswers& answers) { return ask_questions_of(answers); });
+}
+
 /// Asks the questions of a task, saves each range as soon as it is done, and skips those already saved. Lengths at
 /// which the model cannot run are left out.
-bool Run::ask_questions() {
-  std::vector<TaskQuestions> plan = planned_questions(*setting_.task, train_.train_length);
+bool Run::ask_questions_of(TaskAnswers& answers) {
+  const Task& task = task_from(answers.name);
+  std::vector<TaskQuestions> plan = planned_questions(task, train_.train_length);
   double all = 0, done = 0;
   for (const TaskQuestions& questions : plan) all += static_cast<double>(questions.length);
   for (size_t i = 0; i < plan.size() && can_run_at(plan[i].length); ++i) {
     TaskQuestions& questions = plan[i];
     const double begun = done / all, share = static_cast<double>(questions.length) / all;
     done += static_cast<double>(questions.length);
-    if (i < results_.task.points.size()) continue;
+    if (i < answers.points.size()) continue;
     if (is_stopped()) return false;
-    draw_questions(*setting_.task, setting_.questions, options_.task_questions, train_.seed, questions);
+    draw_questions(task, setting_.questions, options_.task_questions, train_.seed, questions);
     AnswerPoint point{.length = questions.length,
                       .distance = questions.distance,
                       .questions = std::ssize(questions.texts),
@@ -333,12 +342,11 @@ bool Run::ask_questions() {
     LoglikelihoodOptions computation;
     computation.on_progress = telling(questions.length, begun, share);
     try {
-      const std::vector<Loglikelihood> answers = loglikelihoods(model_, questions.texts, computation);
-      point.right =
-          std::count_if(answers.begin(), answers.end(), [](const Loglikelihood& answer) { return answer.greedy; });
+      const std::vector<Loglikelihood> found = loglikelihoods(model_, questions.texts, computation);
+      point.right = std::ranges::count_if(found, [](const Loglikelihood& answer) { return answer.greedy; });
     } catch (const NotFiniteError&) {  // no answer is right
     }
-    results_.task.points.push_back(point);
+    answers.points.push_back(point);
     setting_.store.save(run_);
   }
   return true;

@@ -17,11 +17,10 @@ namespace alibi::comparison {
 /// Settings and data that all runs share.
 struct RunSetting {
   const CompareOptions& options;  ///< all lengths and counts are final
-  const TrainingData& data;
+  const TrainingData& data;       ///< what to train on
   const HeldOutPlan& held_out;
   int64_t held_out_bytes = 0;
   const RunStore& store;
-  const Task* task = nullptr;  ///< what `data` is; null: text
   TaskSettings questions = {};
   std::span<const uint8_t> scored = {};  ///< the tokens of `data` to learn; empty: all
 };

@@ -1,6 +1,7 @@
 #include "compare/task_run.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <memory>
 #include <span>
@@ -8,6 +9,7 @@
 
 #include "compare/dice.h"
 #include "core/random.h"
+#include "train/batches.h"
 
 namespace alibi::comparison {
 namespace {
@@ -19,23 +21,59 @@ std::vector<int32_t> tokens_of(const TaskText& text, int32_t end_of_text) {
   return ids;
 }
 
+/// Writes the sequence with this number as tokens, with an end of text after it, and which of them are predicted.
+void write_practice(const Task& task, const TaskSettings& settings, uint64_t seed, int64_t number, int32_t* ids,
+                    uint8_t* scored) {
+  Dice dice(seed, core::mix(0x7a5c, static_cast<uint64_t>(number)));
+  const TaskText text = task.practice(settings, settings.train_length - 1, dice);
+  std::transform(text.bytes.begin(), text.bytes.end(), ids, [](char byte) { return static_cast<unsigned char>(byte); });
+  std::copy(text.scored.begin(), text.scored.end(), scored);
+  ids[settings.train_length - 1] = ByteTokenizer().end_of_text();
+  scored[settings.train_length - 1] = 0;
+}
+
 }  // namespace
 
 TaskData task_data(const Task& task, const TaskSettings& settings, int64_t tokens, uint64_t seed) {
-  TaskData result;
-  const auto tokenizer = std::make_shared<ByteTokenizer>();
-  auto ids = std::make_shared<std::vector<int32_t>>();
   const int64_t length = settings.train_length, sequences = std::max<int64_t>(1, tokens / length);
+  const auto ids = std::make_shared<std::vector<int32_t>>(sequences * length);
+  TaskData result;
+  result.scored.resize(ids->size());
   for (int64_t i = 0; i < sequences; ++i) {
-    Dice dice(seed, core::mix(0x7a5c, static_cast<uint64_t>(i)));
-    const TaskText text = task.practice(settings, length - 1, dice);
-    for (const char byte : text.bytes) ids->push_back(static_cast<unsigned char>(byte));
-    ids->push_back(tokenizer->end_of_text());
-    result.scored.insert(result.scored.end(), text.scored.begin(), text.scored.end());
-    result.scored.push_back(0);
+    write_practice(task, settings, seed, i, ids->data() + i * length, result.scored.data() + i * length);
   }
-  result.data.tokenizer = tokenizer;
+  result.data.tokenizer = std::make_shared<ByteTokenizer>();
   result.data.train = {*ids, ids};
+  return result;
+}
+
+int64_t rows_of_tasks(double share, int64_t sequences) {
+  return std::max<int64_t>(1, std::llround(share * static_cast<double>(sequences)));
+}
+
+TaskData mixed_data(const TrainingData& text, const std::vector<std::string>& tasks, const TaskSettings& settings,
+                    double share, const TrainOptions& train) {
+  const int64_t length = train.train_length, sequences = training::blocks_per_update(train);
+  const int64_t of_tasks = rows_of_tasks(share, sequences);
+  const auto ids = std::make_shared<std::vector<int32_t>>(train.steps() * sequences * length);
+  TaskData result{text, std::vector<uint8_t>(ids->size(), 1)};
+  result.data.train = {*ids, ids};
+  training::BlockOrder order(*ids, length, 0, train.seed), of_text(text.train.tokens, length, 0, train.seed);
+  int64_t questions = 0, blocks = 0;
+  for (int64_t i = 0; i < order.blocks_per_epoch(); ++i) {
+    const int64_t first = order.block_at(i) * length;
+    if (i % sequences < of_tasks) {
+      const std::string& task = tasks[static_cast<size_t>(questions % std::ssize(tasks))];
+      write_practice(task_from(task), settings, train.seed, questions, ids->data() + first,
+                     result.scored.data() + first);
+      ++questions;
+      continue;
+    }
+    int64_t block = of_text.block_at(blocks++);
+    while (of_text.length_of(block) < length) block = of_text.block_at(blocks++);  // the last one may be shorter
+    std::copy_n(text.train.tokens.begin() + block * length, length, ids->begin() + first);
+    result.scored[static_cast<size_t>(first)] = 0;
+  }
   return result;
 }
 
@@ -81,18 +119,21 @@ TrainOptions task_training(TrainOptions train, int64_t tokens) {
   return train;
 }
 
-StoredRun run_task(const RunSetting& setting, const TaskFillers& fillers, const TrainOptions& train, StoredRun run,
-                   const RunProgress& progress) {
-  const Task& task = task_from(run.results.task.name);
-  const TaskData practice = task_data(task, {train.train_length, fillers.train}, train.train_tokens, train.seed);
-  const RunSetting of_task{.options = setting.options,
-                           .data = practice.data,
-                           .held_out = setting.held_out,
-                           .store = setting.store,
-                           .task = &task,
-                           .questions = {train.train_length, fillers.valid},
-                           .scored = practice.scored};
-  return run_to_end(of_task, train, std::move(run), progress);
+StoredRun run_with_tasks(const RunSetting& setting, const TaskFillers& fillers, const TrainOptions& train,
+                         StoredRun run, const RunProgress& progress) {
+  const CompareOptions& options = setting.options;
+  const TaskSettings settings{train.train_length, fillers.train};
+  const std::string& task = run.results.task.name;
+  const TaskData practice = task.empty() ? mixed_data(setting.data, options.tasks, settings, options.task_share, train)
+                                         : task_data(task_from(task), settings, train.train_tokens, train.seed);
+  const RunSetting of_tasks{.options = options,
+                            .data = practice.data,
+                            .held_out = setting.held_out,
+                            .held_out_bytes = setting.held_out_bytes,
+                            .store = setting.store,
+                            .questions = {train.train_length, fillers.valid},
+                            .scored = practice.scored};
+  return run_to_end(of_tasks, train, std::move(run), progress);
 }
 
 }  // namespace alibi::comparison

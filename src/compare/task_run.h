@@ -13,13 +13,21 @@
 
 namespace alibi::comparison {
 
-/// Training tokens: sequences of `settings.train_length` tokens, each of which ends with the end of text of bytes.
-/// Equal arguments give equal tokens.
 struct TaskData {
-  TrainingData data;            ///< the tokenizer is that of bytes; there is no held-out text
-  std::vector<uint8_t> scored;  ///< for each token, whether it is part of an answer
+  TrainingData data;
+  std::vector<uint8_t> scored;  ///< for each training token, whether it is predicted; empty: all are
 };
+/// Sequences of `settings.train_length` tokens, each of which ends with the end of text of bytes. Only answers are
+/// predicted. Equal arguments give equal tokens. There is no held-out text.
 TaskData task_data(const Task& task, const TaskSettings& settings, int64_t tokens, uint64_t seed);
+
+/// Number of sequences of tasks among the sequences of an update.
+int64_t rows_of_tasks(double share, int64_t sequences);
+/// The tokens of a training on text and tasks, in one epoch: in each update, a share of the sequences belongs to the
+/// tasks in turn, and the others are the blocks of the text in the order of a training on the text alone. The first
+/// token of each is not predicted, because another sequence stands before it. The tokens of the text are bytes.
+TaskData mixed_data(const TrainingData& text, const std::vector<std::string>& tasks, const TaskSettings& settings,
+                    double share, const TrainOptions& train);
 
 /// Questions of one length and one range of distances.
 struct TaskQuestions {
@@ -45,8 +53,8 @@ TaskFillers task_fillers(const TrainingData& text);
 /// after a short one, models often continue to guess among the values in the text.
 TrainOptions task_training(TrainOptions train, int64_t tokens);
 
-/// run_to_end() of a run on a task. `setting` is that of the comparison.
-StoredRun run_task(const RunSetting& setting, const TaskFillers& fillers, const TrainOptions& train, StoredRun run,
-                   const RunProgress& progress);
+/// run_to_end() of a run on a task, or on text and tasks. `setting` is that of the comparison.
+StoredRun run_with_tasks(const RunSetting& setting, const TaskFillers& fillers, const TrainOptions& train,
+                         StoredRun run, const RunProgress& progress);
 
 }  // namespace alibi::comparison

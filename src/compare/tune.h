@@ -20,10 +20,10 @@ struct Tuning {
   bool is_at_an_end() const;
 };
 
-/// Trains the method at each rate from the first seed at the shortest training length. On text: on the first nine tenths
-/// of the training text, and scores the rest (at most 65,536 tokens). On a task: as its runs do, and takes the loss of the
-/// last tenth of the updates, whose sequences are new to the model. Saved trials are not repeated. Returns fewer trials
-/// than rates if options.should_stop returns true.
+/// Trains the method at each rate from the first seed at the shortest training length. On text: on the first nine
+/// tenths of the training text, and scores the rest (at most 65,536 tokens). On a task: as its runs do, and takes the
+/// loss of the last tenth of the updates, whose sequences are new to the model. Saved trials are not repeated. Returns
+/// fewer trials than rates if options.should_stop returns true.
 Tuning tune(const RunSetting& setting, const TaskFillers& fillers, Position method, const std::string& task,
             const RunProgress& progress);
 

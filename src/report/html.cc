@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "report/attention_chart.h"
 #include "report/figures.h"
 #include "report/json.h"
+#include "report/map.h"
 #include "report/markup.h"
 #include "report/summary.h"
 #include "report/tables.h"
@@ -125,6 +127,8 @@ void write_report(const CompareResults& results, const std::filesystem::path& fo
     files.emplace_back("figure.svg", figure_svg(results));
     files.emplace_back("figure.csv", figure_csv(results));
   }
+  if (const std::optional<LineChart> map = map_chart(results))
+    files.emplace_back("map.svg", draw(*map, print_theme(), true));
   std::string attention = attention_of(results, print_theme(), true);
   if (!attention.empty()) files.emplace_back("attention.svg", std::move(attention));
   core::make_folder(folder);

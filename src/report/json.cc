@@ -283,6 +283,7 @@ Json json_of_tasks(const CompareResults& results) {
   for (const TaskResults& result : results.tasks) {
     Json& task = tasks.emplace_back(json_of_fields(result.task));
     task.erase("points");
+    task["beside_text"] = result.beside_text;
     if (const std::string note = control_note(result); !note.empty()) task["warning"] = note;
     task["methods"] = Json::array();
     for (const MethodResults& method : result.methods) {
@@ -321,7 +322,7 @@ Json report_of(const CompareResults& results) {
   for (const MethodResults& method : results.methods) add_style(method.name);
   for (const TaskResults& task : results.tasks) {
     for (const MethodResults& method : task.methods) add_style(method.name);
-    add_table(("task " + task.task.name).c_str(), accuracy_table(task));
+    add_table(("task " + title_of(task)).c_str(), accuracy_table(task));
   }
   add_table("tasks", reach_table(results));
   for (const MethodSpeed& speed : results.speed) add_style(speed.name());

@@ -110,6 +110,7 @@ void fields(V& v, Part<V, RunResults>& run) {
     v.group("attention", [&](V& attention) { fields(attention, run.attention); });
   }
   if (v.has("task", !run.task.name.empty())) v.group("task", [&](V& task) { fields(task, run.task); });
+  if (v.has("answers", !run.answers.empty())) v.list("answers", run.answers);
   v.group("sample", [&](V& sample) {
     sample.value("prompt", run.sample_prompt);
     sample.value("text", run.sample);

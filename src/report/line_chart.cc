@@ -102,6 +102,7 @@ class Drawing {
     draw_mark();
     draw_level();
     draw_bands();
+    draw_bars();
     draw_lines();
     draw_end_labels();
     draw_notes();
@@ -225,6 +226,20 @@ class Drawing {
         }
       }
       finish_band();
+    }
+  }
+
+  /// Of points with intervals of both coordinates.
+  void draw_bars() {
+    for (const Series& series : chart_.series) {
+      const Stroke stroke{theme_.line(series.method), 1.6, ""};
+      for (const ChartPoint& point : series.points) {
+        if (!std::isfinite(point.x_band.low)) continue;
+        svg_.line(place(point.x_band.low, point.y), place(point.x_band.high, point.y), stroke);
+        if (std::isfinite(point.band.low)) {
+          svg_.line(place(point.x, point.band.low), place(point.x, point.band.high), stroke);
+        }
+      }
     }
   }
 

@@ -13,9 +13,10 @@ namespace alibi::report {
 
 struct ChartPoint {
   double x = 0;
-  double y = 0;         ///< the line has a break where this is not finite
-  std::string tooltip;  ///< may be empty
-  Interval band = {};   ///< interval of y, drawn as a band; NaN for no band
+  double y = 0;          ///< the line has a break where this is not finite
+  std::string tooltip;   ///< may be empty
+  Interval band = {};    ///< interval of y, drawn as a band; NaN for no band
+  Interval x_band = {};  ///< interval of x; drawn as a bar, as that of y is then
 };
 
 struct Series {

@@ -26,16 +26,21 @@ void check_same_text(const NamedResults& first, const NamedResults& other) {
   }
 }
 
+bool same_answers(const TaskAnswers& a, const TaskAnswers& b) {
+  return std::equal(a.points.begin(), a.points.end(), b.points.begin(), b.points.end(),
+                    [](const AnswerPoint& x, const AnswerPoint& y) {
+                      return x.length == y.length && x.distance == y.distance && x.questions == y.questions &&
+                             x.right == y.right;
+                    });
+}
+
 bool same_results(const RunResults& a, const RunResults& b) {
   return std::equal(a.evaluations.begin(), a.evaluations.end(), b.evaluations.begin(), b.evaluations.end(),
                     [](const EvaluationPoint& x, const EvaluationPoint& y) {
                       return x.length == y.length && (x.nll == y.nll || (x.nll != x.nll && y.nll != y.nll));
                     }) &&
-         std::equal(a.task.points.begin(), a.task.points.end(), b.task.points.begin(), b.task.points.end(),
-                    [](const AnswerPoint& x, const AnswerPoint& y) {
-                      return x.length == y.length && x.distance == y.distance && x.questions == y.questions &&
-                             x.right == y.right;
-                    });
+         same_answers(a.task, b.task) &&
+         std::equal(a.answers.begin(), a.answers.end(), b.answers.begin(), b.answers.end(), same_answers);
 }
 
 /// Lists each setting that all parts share once.

@@ -199,22 +199,38 @@ std::vector<MethodResults> methods_of(const std::vector<RunResults>& runs, const
 }
 
 void take_runs(CompareResults& results, const std::vector<RunResults>& runs) {
+  struct TaskRuns {
+    bool beside_text;
+    std::vector<RunResults> runs;
+  };
   std::vector<RunResults> on_text;
-  std::vector<std::vector<RunResults>> on_tasks;
+  std::vector<TaskRuns> on_tasks;
+  const auto add = [&](const RunResults& run, bool beside_text) {
+    const auto same = std::find_if(on_tasks.begin(), on_tasks.end(), [&](const TaskRuns& others) {
+      return others.beside_text == beside_text && others.runs.front().task.name == run.task.name;
+    });
+    same == on_tasks.end() ? on_tasks.push_back({beside_text, {run}}) : same->runs.push_back(run);
+  };
   for (const RunResults& run : runs) {
-    if (run.task.name.empty()) {
-      on_text.push_back(run);
+    if (!run.task.name.empty()) {
+      add(run, false);
       continue;
     }
-    const auto same = std::find_if(on_tasks.begin(), on_tasks.end(), [&](const std::vector<RunResults>& others) {
-      return others.front().task.name == run.task.name;
-    });
-    same == on_tasks.end() ? on_tasks.push_back({run}) : same->push_back(run);
+    on_text.push_back(run);
+    for (const TaskAnswers& answers : run.answers) {
+      RunResults of_task;
+      of_task.method = run.method;
+      of_task.train_length = run.train_length;
+      of_task.seed = run.seed;
+      of_task.task = answers;
+      add(of_task, true);
+    }
   }
   results.methods = methods_of(on_text, results.held_out);
   results.tasks.clear();
-  for (const std::vector<RunResults>& of_task : on_tasks) {
-    TaskResults& task = results.tasks.emplace_back(TaskResults{of_task.front().task, methods_of(of_task, {})});
+  for (const TaskRuns& of_task : on_tasks) {
+    TaskResults& task = results.tasks.emplace_back(
+        TaskResults{of_task.runs.front().task, of_task.beside_text, methods_of(of_task.runs, {})});
     task.task.points.clear();
   }
 }
@@ -225,7 +241,9 @@ std::vector<RunResults> runs_of(const CompareResults& results) {
     for (const MethodResults& method : methods) runs.insert(runs.end(), method.runs.begin(), method.runs.end());
   };
   add(results.methods);
-  for (const TaskResults& task : results.tasks) add(task.methods);
+  for (const TaskResults& task : results.tasks) {
+    if (!task.beside_text) add(task.methods);
+  }
   return runs;
 }
 

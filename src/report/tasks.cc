@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
 #include "core/format.h"
+#include "report/map.h"
 #include "report/markup.h"
 #include "report/summary.h"
 #include "report/theme.h"
@@ -66,6 +68,8 @@ std::string upper_first(std::string text) {
 
 }  // namespace
 
+std::string title_of(const TaskResults& task) { return task.task.name + (task.beside_text ? " beside text" : ""); }
+
 std::string reach_text(const TaskResults& task, bool farthest_only) {
   // Methods of the same reach share a sentence; the farthest comes first.
   std::map<std::pair<int64_t, int64_t>, std::vector<std::string>, std::greater<>> names;
@@ -119,7 +123,7 @@ std::vector<std::string> task_sentences(const CompareResults& results) {
   }
   for (const TaskResults& task : results.tasks) {
     sentences.push_back(
-        fmt::format("{}: {}.", upper_first(task.task.name), reach_text(task, results.tasks.size() > few)));
+        fmt::format("{}: {}.", upper_first(title_of(task)), reach_text(task, results.tasks.size() > few)));
   }
   if (seeds == "1") {
     sentences.emplace_back("The answers are from one seed; another seed may answer less far, so give more --seeds.");
@@ -144,7 +148,7 @@ Table reach_table(const CompareResults& results) {
   }
   for (const std::string& name : names) table.columns.push_back({name, "", true});
   for (const TaskResults& task : results.tasks) {
-    TableRow row{{task.task.name}, {{percent(task.task.chance)}}};
+    TableRow row{{title_of(task)}, {{percent(task.task.chance)}}};
     int64_t best = 0;
     for (const MethodResults& method : task.methods) best = std::max(best, method.largest_distance);
     for (const std::string& name : names) {
@@ -168,7 +172,7 @@ Table reach_table(const CompareResults& results) {
 Table accuracy_table(const TaskResults& task) {
   const Rows rows(task);
   Table table{fmt::format("{}, {}: accuracy in percent {}, with its 95 % interval. Chance is {}.",
-                          upper_first(task.task.name), task.task.meaning, where_of(rows), percent(task.task.chance)),
+                          upper_first(title_of(task)), task.task.meaning, where_of(rows), percent(task.task.chance)),
               {{rows.are_lengths ? "Length" : "Distance up to"}},
               {}};
   for (const MethodResults& method : task.methods) table.columns.push_back({method.name, "", true});
@@ -198,10 +202,10 @@ LineChart accuracy_chart(const TaskResults& task) {
   constexpr double kBesideLines = 240;  // pixels of labels
   const Rows rows(task);
   LineChart chart;
-  chart.id = "task-" + task.task.name;
+  chart.id = fmt::format("task-{}{}", task.task.name, task.beside_text ? "-beside-text" : "");
   chart.width = 720;
   chart.height = 300;
-  chart.title = upper_first(task.task.name);
+  chart.title = upper_first(title_of(task));
   chart.subtitle = upper_first(task.task.meaning);
   chart.description = reach_text(task);
   for (const MethodResults& method : task.methods) {
@@ -247,18 +251,22 @@ std::string tasks_section(const CompareResults& results) {
   };
   std::string html =
       "<section aria-labelledby=\"tasks-heading\">\n<h2 id=\"tasks-heading\">How far do the models answer?</h2>\n"
-      "<p>Each model was trained on one synthetic task in short sequences, and then asked in longer ones. The distance "
-      "is the number of tokens from the information to the answer.</p>\n" +
+      "<p>Each model was trained on synthetic tasks in short sequences, and then asked in longer ones. The distance is "
+      "the number of tokens from the information to the answer.</p>\n" +
       table("tasks", reach_table(results));
+  if (const std::optional<LineChart> map = map_chart(results)) {
+    html += fmt::format("<h3>{}</h3>\n<figure class=\"lines\">\n{}<figcaption>{}</figcaption>\n</figure>\n",
+                        escape_markup(map->title), draw(*map, page_theme(), false), escape_markup(map->subtitle));
+  }
   for (const TaskResults& task : results.tasks) {
     const LineChart chart = accuracy_chart(task);
     html += fmt::format(
         "<h3>{}: {}</h3>\n<figure class=\"lines\">\n{}<figcaption>Accuracy {}. Bands show 95 % intervals. {}."
         "</figcaption>\n</figure>\n",
-        escape_markup(upper_first(task.task.name)), escape_markup(task.task.meaning), draw(chart, page_theme(), false),
+        escape_markup(chart.title), escape_markup(task.task.meaning), draw(chart, page_theme(), false),
         where_of(Rows(task)), escape_markup(upper_first(chart.description)));
     html += fmt::format("<details><summary>The same numbers as a table</summary>{}</details>\n",
-                        table(("task " + escape_markup(task.task.name)).c_str(), accuracy_table(task)));
+                        table(("task " + escape_markup(title_of(task))).c_str(), accuracy_table(task)));
   }
   return html + "</section>\n";
 }

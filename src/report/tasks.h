@@ -10,6 +10,9 @@
 
 namespace alibi::report {
 
+/// "recall", or "recall beside text".
+std::string title_of(const TaskResults& task);
+
 /// "alibi answers up to distance 64 and in texts of up to 1,024 tokens", for all methods; the farthest comes first.
 std::string reach_text(const TaskResults& task, bool farthest_only = false);
 /// A warning if methods fail the task that all must learn, or answer beyond their training length the one that hardly

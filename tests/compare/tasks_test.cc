@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -14,6 +15,7 @@
 #include "report/tables.h"
 #include "temporary_folder.h"
 #include "testing.h"
+#include "train/batches.h"
 
 namespace alibi::comparison {
 namespace {
@@ -215,6 +217,91 @@ TEST(Tasks, StandBesideATextAndHideItsPasskeys) {
   EXPECT_EQ(compare(options).methods[1].evaluations[1].nll, both.methods[1].evaluations[1].nll);
 }
 
+TEST(Tasks, HaveTheirShareOfEachUpdateBesideTheBlocksOfTheText) {
+  constexpr int64_t length = 16, sequences = 8, steps = 5;
+  auto ids = std::make_shared<std::vector<int32_t>>();
+  for (int32_t i = 0; i < 20 * length + 3; ++i)
+    ids->push_back(1000 + i);  // no token of a task; the last block is short
+  TrainingData text;
+  text.train = {*ids, ids};
+  TrainOptions train;
+  train.train_length = length;
+  train.batch_tokens = sequences * length;
+  train.train_tokens = steps * train.batch_tokens;
+  train.seed = 3;
+  const TaskData mixed = mixed_data(text, {"recall", "repeat"}, {length, ""}, 0.3, train);
+  ASSERT_EQ(std::ssize(mixed.data.train.tokens), steps * sequences * length);
+  training::BlockOrder order(mixed.data.train.tokens, length, 0, train.seed, mixed.scored);
+  training::BlockOrder of_text(*ids, length, 0, train.seed);
+  int64_t blocks = 0, tasks = 0;
+  for (int64_t i = 0; i < steps * sequences; ++i) {
+    const int64_t at = order.block_at(i) * length;
+    const std::span<const int32_t> row = mixed.data.train.tokens.subspan(static_cast<size_t>(at), length);
+    if (i % sequences < 2) {  // 0.3 of 8 sequences
+      const std::string task = tasks++ % 2 == 0 ? "recall" : "repeat";
+      for (size_t t = 0; t < length; ++t) {
+        if (mixed.scored[static_cast<size_t>(at) + t] == 0) continue;
+        EXPECT_EQ(solve(task, bytes_of({row.begin(), row.end()}, 0, t)).answer, static_cast<char>(row[t]));
+      }
+      EXPECT_EQ(row.back(), 256);
+      EXPECT_LT(order.targets_of(order.block_at(i)), length);
+      continue;
+    }
+    int64_t block = of_text.block_at(blocks++);
+    if (of_text.length_of(block) < length) block = of_text.block_at(blocks++);
+    EXPECT_TRUE(std::equal(row.begin(), row.end(), ids->begin() + block * length)) << i;
+    EXPECT_EQ(order.targets_of(order.block_at(i)), length - 1);
+  }
+  EXPECT_EQ(tasks, 2 * steps);
+}
+
+TEST(Tasks, AModelOfTextAndTasksHasAPerplexityAndAnswers) {
+  const TemporaryFolder folder;
+  CompareOptions options = test::shorter_run(folder);
+  options.tokenizer = {};
+  options.train.train_length = 16;
+  options.lengths = {16, 32};
+  options.tasks = {"recall", "repeat"};
+  options.task_share = 0.25;
+  options.task_questions = 35;
+  options.seeds = 2;
+  const CompareResults expected = compare(options);
+  ASSERT_EQ(expected.methods.size(), 2u);
+  EXPECT_EQ(expected.methods[0].evaluations.size(), 2u);
+  ASSERT_EQ(expected.tasks.size(), 2u);
+  EXPECT_TRUE(expected.tasks[1].beside_text);
+  EXPECT_EQ(expected.tasks[0].methods.at(1).task.points.at(0).questions, 70);
+  EXPECT_EQ(expected.runs_done(), 4);
+
+  options.out = folder / "out";
+  int calls = 0;
+  CompareResults found;
+  do {
+    int left = 5 * ++calls;  // stops later and later
+    options.should_stop = [&] { return --left == 0; };
+    found = compare(options);
+    ASSERT_LT(calls, 200);
+  } while (found.runs_done() < 4);
+  EXPECT_GT(calls, 1);
+  for (size_t m = 0; m < 2; ++m) {
+    EXPECT_EQ(found.methods[m].evaluations[1].nll, expected.methods[m].evaluations[1].nll);
+    for (size_t t = 0; t < 2; ++t) {
+      const auto &a = expected.tasks[t].methods[m].task.points, &b = found.tasks[t].methods[m].task.points;
+      EXPECT_TRUE(std::ranges::equal(a, b, {}, &AnswerPoint::right, &AnswerPoint::right)) << t;
+    }
+  }
+  const std::string file = core::read_file(options.out / "results.json");
+  const CompareResults read = report::results_from_json(file);
+  EXPECT_EQ(report::to_json(read), file);
+  EXPECT_EQ(report::merge({{"a", found, ""}, {"b", read, ""}}).runs_done(), 4);
+  EXPECT_NE(core::read_file(options.out / "map.svg").find("The map of methods"), std::string::npos);
+  EXPECT_NE(core::read_file(options.out / "report.html").find("id=\"map-title\""), std::string::npos);
+  EXPECT_NE(report::comparison_text(found).find("Recall beside text: "), std::string::npos);
+  options.should_stop = {};
+  options.task_share = 0.5;
+  test::expect_error<Error>([&] { compare(options); }, "task_share is 0.5, was 0.25");
+}
+
 TEST(Tasks, AreResumedToTheSameAnswers) {
   const TemporaryFolder folder;
   CompareOptions options = short_tasks();
@@ -272,6 +359,22 @@ TEST(Tasks, WrongOptionsAreNamed) {
   options = short_tasks();
   options.train.train_length = 8;
   test::expect_error<UsageError>([&] { compare(options); }, "a training length is 8, expected at least 16 with tasks");
+  options = short_tasks();
+  options.task_share = 0.99;
+  test::expect_error<UsageError>([&] { compare(options); }, "task_tokens and task_share are given");
+  options.task_tokens = 0;
+  test::expect_error<UsageError>([&] { compare(options); },
+                                 "below 1 that leaves at least one of the 16 sequences of an update to the text");
+  options.tasks.clear();
+  test::expect_error<UsageError>([&] { compare(options); }, "task_share is 0.99, but there are no tasks");
+  const TemporaryFolder folder;
+  options = test::shorter_run(folder);
+  options.train.train_length = 16;
+  options.lengths = {16};
+  options.tasks = {"recall"};
+  options.task_share = 0.25;
+  test::expect_error<UsageError>([&] { compare(options); },
+                                 "the tokenizer is bpe, expected byte with a share of tasks");
   options = short_tasks();
   options.task_questions = 34;
   test::expect_error<UsageError>([&] { compare(options); }, "task_questions is 34, expected at least 35");

@@ -2,12 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "report/html.h"
 #include "report/json.h"
+#include "report/map.h"
 #include "report/markup_check.h"
 #include "report/statistics.h"
 #include "report/summarize.h"
@@ -100,6 +103,43 @@ TEST(ReportTasks, TheFileHasTheAccuracyOfEachSeed) {
   EXPECT_EQ(point["seed_accuracies"], (std::vector{0.99, 0.9, 0.99}));
   EXPECT_DOUBLE_EQ(point["accuracy"].get<double>(), 0.96);
   EXPECT_FALSE(task.contains("warning"));
+}
+
+TEST(ReportTasks, TheMapHasAPointForEachMethodOnTextAndTasks) {
+  std::vector<RunResults> runs;
+  for (const uint64_t seed : {0, 1, 2}) {
+    for (const int64_t most : {64, 0}) {
+      RunResults run = run_of(most == 0 ? "none" : "alibi", {{64, most}});
+      run.seed = seed;
+      run.task.points[1].right = most == 0 ? 40 : 93 - static_cast<int64_t>(seed);  // the mean is above 90 %
+      run.answers = {run.task};
+      run.task = {};
+      run.evaluations = {{.length = 64, .nll = 2 + 0.01 * static_cast<double>(seed), .perplexity = 7}};
+      runs.push_back(run);
+    }
+  }
+  const CompareResults results = results_of(runs);
+  ASSERT_EQ(results.tasks.size(), 1u);
+  EXPECT_TRUE(results.tasks[0].beside_text);
+  EXPECT_EQ(results.runs_done(), 6);
+  EXPECT_EQ(runs_of(results).size(), 6u);
+  const std::optional<LineChart> map = map_chart(results);
+  ASSERT_TRUE(map);
+  ASSERT_EQ(map->series.size(), 2u);
+  const ChartPoint alibi = map->series[0].points.at(0), none = map->series[1].points.at(0);
+  EXPECT_EQ(alibi.x, 64);
+  EXPECT_EQ(alibi.x_band.low, results.tasks[0].methods[0].largest_distance);
+  EXPECT_EQ(alibi.x_band.low, 16);
+  EXPECT_EQ(alibi.x_band.high, 64);
+  EXPECT_NEAR(alibi.y, std::exp(2.01), 1e-9);
+  EXPECT_LT(alibi.band.low, alibi.y);
+  EXPECT_EQ(none.x, 8);
+  EXPECT_EQ(map->x.ticks.front().label, "none");
+  const std::string page = report_html(results), svg = draw(*map, print_theme(), true);
+  EXPECT_NO_THROW(testing::MarkupReader(svg, true).read());
+  EXPECT_NE(page.find("id=\"map-title\""), std::string::npos);
+  EXPECT_NE(page.find("Recall beside text: a value"), std::string::npos);
+  EXPECT_FALSE(map_chart(results_of({run_of("alibi", {{64, 64}})})));
 }
 
 TEST(ReportTasks, ThePageNamesTheFarthestFirst) {
