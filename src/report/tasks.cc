@@ -114,7 +114,8 @@ std::string control_note(const TaskResults& task) {
 }
 
 std::vector<std::string> task_sentences(const CompareResults& results) {
-  constexpr size_t few = 2;  // with more tasks, the text beside each figure has the other methods
+  constexpr size_t few = 2;
+  const bool is_long = results.tasks.size() > few || !results.methods.empty();  // each figure has the other methods
   std::vector<std::string> sentences;
   std::string seeds;
   for (const TaskResults& task : results.tasks) {
@@ -122,8 +123,7 @@ std::vector<std::string> task_sentences(const CompareResults& results) {
     seeds = number_of_seeds(task.methods);
   }
   for (const TaskResults& task : results.tasks) {
-    sentences.push_back(
-        fmt::format("{}: {}.", upper_first(title_of(task)), reach_text(task, results.tasks.size() > few)));
+    sentences.push_back(fmt::format("{}: {}.", upper_first(title_of(task)), reach_text(task, is_long)));
   }
   if (seeds == "1") {
     sentences.emplace_back("The answers are from one seed; another seed may answer less far, so give more --seeds.");

@@ -18,8 +18,8 @@ std::string reach_text(const TaskResults& task, bool farthest_only = false);
 /// A warning if methods fail the task that all must learn, or answer beyond their training length the one that hardly
 /// any can; else "".
 std::string control_note(const TaskResults& task);
-/// One sentence for each task, after the warnings and before what the numbers are from. With more than two tasks, it
-/// only names the methods that answer farthest.
+/// One sentence for each task, after the warnings and before what the numbers are from. With more than two tasks,
+/// or methods on text, it only names the methods that answer farthest.
 std::vector<std::string> task_sentences(const CompareResults& results);
 
 /// One row per task, one column per method: largest distance and largest length.
