@@ -114,6 +114,8 @@ struct Problem {
   std::vector<float> sinks;              ///< [heads], or empty without sinks
   std::shared_ptr<const Decays> decays;  ///< null without gates
   float* dlog_decay = nullptr;           ///< [batch, keys, heads], contiguous; null: not wanted
+  /// The points of each sequence, whose tokens are visited in their order; empty: distances are counted.
+  std::vector<std::shared_ptr<const Coordinates>> coordinates;
 
   const KeyPart* part = nullptr;  ///< set if k and v have only a part of the keys (key_part.h)
 
@@ -147,8 +149,22 @@ struct Problem {
            });
   }
 
+  const Coordinates* points(const Sequence& sequence) const {
+    return coordinates.empty() ? nullptr : coordinates[static_cast<size_t>(sequence.number)].get();
+  }
+  /// The row of the i-th query of a sequence.
+  int64_t query_row(const Sequence& sequence, int64_t i) const {
+    const Coordinates* const of = points(sequence);
+    return sequence.query_begin + (of != nullptr ? of->queries.rows[static_cast<size_t>(i)] : i);
+  }
+
   HeadBias bias(const Sequence& sequence, int64_t head) const {
     const auto at = static_cast<size_t>(sequence.number * heads + head);
+    if (!coordinates.empty()) {
+      constexpr double most = 0x1p99;  // penalties of larger slopes would overflow
+      return {.form = &biases->of(sequence.number, head),
+              .coordinates = {points(sequence), std::min(static_cast<double>(biases->slopes_before[at]), most)}};
+    }
     constexpr float closed = std::numeric_limits<float>::infinity();
     return {.form = &biases->of(sequence.number, head),
             .least = causal || biases->slopes_after[at] == closed ? 0 : 1 - window_after,

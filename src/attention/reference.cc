@@ -5,24 +5,21 @@
 //
 // over the keys j that row i sees, and with a sink one more j, of which s is the sink and v is 0; f(x) is x, or softcap
 // tanh(x / softcap); z_ij is 0 where dropout removes a weight, and 1 / (1 - dropout) elsewhere.
+#include "attention/reference.h"
+
 #include <cmath>
 #include <limits>
 
 #include "attention/dropout.h"
-#include "attention/problem.h"
 #include "core/parallel.h"
 
 namespace alibi {
+namespace kernels {
 namespace {
-
-using kernels::DropoutMask;
-using kernels::HeadBias;
-using kernels::Problem;
-using kernels::Sequence;
 
 /// Rows of any data type as float64.
 struct DoubleRows {
-  const kernels::TensorView& rows;
+  const TensorView& rows;
   DType dtype;
   int64_t head_dim;
 
@@ -30,7 +27,7 @@ struct DoubleRows {
     values.resize(static_cast<size_t>(head_dim));
     for (int64_t i = 0; i < head_dim; ++i) {
       values[static_cast<size_t>(i)] =
-          static_cast<double>(kernels::load_value(dtype, rows.data, rows.offset(batch, row, head) + i));
+          static_cast<double>(load_value(dtype, rows.data, rows.offset(batch, row, head) + i));
     }
   }
 };
@@ -59,13 +56,14 @@ double gate(const Problem& problem, const AttentionOptions& options, const Seque
             int64_t head) {
   if (!options.log_decay) return 0;
   const Tensor& gates = *options.log_decay;
-  const kernels::KeyRow at = problem.key_row(sequence, key);
+  const KeyRow at = problem.key_row(sequence, key);
   return static_cast<double>(
       gates.data<float>()[at.batch * gates.stride(0) + at.row * gates.stride(1) + head * gates.stride(2)]);
 }
 
-WeightRow weights(const Problem& problem, const AttentionOptions& options, const Sequence& sequence, HeadBias bias,
-                  int64_t head, int64_t i, const std::vector<double>& q) {
+WeightRow weights(const Problem& problem, const AttentionOptions& options, const Distances& distances,
+                  const Sequence& sequence, int64_t head, int64_t i, const std::vector<double>& q) {
+  HeadBias bias = problem.bias(sequence, head);
   const int64_t position = sequence.query_offset + i;
   bias.decay = {};  // the gates are summed here from the row backwards
   auto [begin, end] = Problem::keys_seen(bias, position, position, sequence.keys);
@@ -80,10 +78,12 @@ WeightRow weights(const Problem& problem, const AttentionOptions& options, const
   double max = sink;
   double decay = 0;
   for (int64_t j = end - 1; j >= begin; --j) {
-    const kernels::KeyRow at = problem.key_row(sequence, j);
+    const KeyRow at = problem.key_row(sequence, j);
     keys.load(at.batch, at.row, head / problem.group(), k);
     const double x = static_cast<double>(problem.scale) * dot(q, k), capped = problem.score_scale().capped(x);
-    const double s = capped + bias->precise_at(position - j) + decay;
+    const double of_pair =
+        distances ? -bias->fall(Side::before, 1) * distances(sequence, i, j) : bias->precise_at(position - j);
+    const double s = capped + of_pair + decay;
     decay += gate(problem, options, sequence, j, head);
     const auto n = static_cast<size_t>(j - begin);
     row.p[n] = s;
@@ -111,11 +111,11 @@ size_t at(int64_t rows, int64_t heads, int64_t head_dim, int64_t b, int64_t row,
 
 }  // namespace
 
-void attention_reference(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options,
-                         std::vector<double>& out, std::vector<double>* lse) {
-  const Problem problem = kernels::make_problem("attention_reference", q, k, v, q, options);
-  out.assign(static_cast<size_t>(q.elements()), 0.0);
-  if (lse != nullptr) lse->assign(static_cast<size_t>(problem.batch * problem.heads * problem.queries), 0.0);
+void reference(const Problem& problem, const AttentionOptions& options, const Distances& distances,
+               std::vector<double>& out, std::vector<double>* lse) {
+  const int64_t rows = problem.batch * problem.heads * problem.queries;
+  out.assign(static_cast<size_t>(rows * problem.head_dim), 0.0);
+  if (lse != nullptr) lse->assign(static_cast<size_t>(rows), -std::numeric_limits<double>::infinity());
   const DoubleRows queries{problem.q, problem.dtype, problem.head_dim};
   const DoubleRows values{problem.v, problem.dtype, problem.head_dim};
   for (const Sequence& sequence : problem.sequences) {
@@ -127,11 +127,11 @@ void attention_reference(const Tensor& q, const Tensor& k, const Tensor& v, cons
       const DropoutMask mask(problem.dropout_seed, b, head);
       std::vector<double> query, value;
       queries.load(b, query_row, head, query);
-      const WeightRow row = weights(problem, options, sequence, problem.bias(sequence, head), head, i, query);
+      const WeightRow row = weights(problem, options, distances, sequence, head, i, query);
       double* to = &out[at(problem.queries, problem.heads, problem.head_dim, b, query_row, head)];
       for (size_t n = 0; n < row.p.size(); ++n) {
         const int64_t key = row.begin + static_cast<int64_t>(n);
-        const kernels::KeyRow at_key = problem.key_row(sequence, key);
+        const KeyRow at_key = problem.key_row(sequence, key);
         values.load(at_key.batch, at_key.row, head / problem.group(), value);
         add_scaled(to, row.p[n] * keep_factor(problem, mask, query_row, sequence.key_begin, key), value);
       }
@@ -141,15 +141,15 @@ void attention_reference(const Tensor& q, const Tensor& k, const Tensor& v, cons
   }
 }
 
-void attention_backward_reference(const Tensor& dout, const Tensor& q, const Tensor& k, const Tensor& v,
-                                  const AttentionOptions& options, AttentionReferenceGradients& gradients) {
-  Problem problem = kernels::make_problem("attention_backward_reference", q, k, v, q, options);
-  problem.dout = {dout.raw(), dout.stride(0), dout.stride(1), dout.stride(2)};
+void backward_reference(const Problem& problem, const AttentionOptions& options, const Distances& distances,
+                        AttentionReferenceGradients& gradients) {
   const int64_t group = problem.group();
-  const kernels::Biases& biases = *problem.biases;
-  gradients.dq.assign(static_cast<size_t>(q.elements()), 0.0);
-  gradients.dk.assign(static_cast<size_t>(k.elements()), 0.0);
-  gradients.dv.assign(static_cast<size_t>(v.elements()), 0.0);
+  const Biases& biases = *problem.biases;
+  const auto of_queries = static_cast<size_t>(problem.batch * problem.queries * problem.heads * problem.head_dim);
+  const auto of_keys = static_cast<size_t>(problem.batch * problem.keys * problem.kv_heads * problem.head_dim);
+  gradients.dq.assign(of_queries, 0.0);
+  gradients.dk.assign(of_keys, 0.0);
+  gradients.dv.assign(of_keys, 0.0);
   gradients.dtable.assign(static_cast<size_t>(problem.has_table() ? biases.table->rows() * problem.heads : 0), 0.0);
   gradients.dslopes.assign(options.alibi_slopes.size(), 0.0);
   gradients.dsinks.assign(options.sinks.size(), 0.0);
@@ -161,14 +161,13 @@ void attention_backward_reference(const Tensor& dout, const Tensor& q, const Ten
   const DoubleRows douts{problem.dout, problem.dtype, problem.head_dim};
   const auto backward_head = [&](const Sequence& sequence, int64_t head) {
     const int64_t b = sequence.batch;
-    const HeadBias bias = problem.bias(sequence, head);
     const DropoutMask mask(problem.dropout_seed, b, head);
     std::vector<double> query, key, value, cotangent, dp;
     for (int64_t i = 0; i < sequence.queries; ++i) {
       const int64_t query_row = sequence.query_begin + i;
       queries.load(b, query_row, head, query);
       douts.load(b, query_row, head, cotangent);
-      const WeightRow row = weights(problem, options, sequence, bias, head, i, query);
+      const WeightRow row = weights(problem, options, distances, sequence, head, i, query);
       const int64_t key_begin = sequence.key_begin + row.begin;
       // dp_ij = z_ij dout_i v_j';  ds_ij = p_ij (dp_ij - sum_j p_ij dp_ij)
       dp.resize(row.p.size());
@@ -200,9 +199,11 @@ void attention_backward_reference(const Tensor& dout, const Tensor& q, const Ten
                    dproduct, query);
         if (problem.has_table()) {
           gradients.dtable[static_cast<size_t>(biases.table->row(distance) * problem.heads + head)] += ds;
-        } else if (!gradients.dslopes.empty() && (distance > 0 || biases.slopes_symmetric)) {
+        } else if (!gradients.dslopes.empty() && (distances || distance > 0 || biases.slopes_symmetric)) {
           const int64_t slope = biases.slopes_per_sequence ? sequence.number * problem.heads + head : head;
-          gradients.dslopes[static_cast<size_t>(slope)] -= ds * static_cast<double>(std::abs(distance));
+          const int64_t j = row.begin + static_cast<int64_t>(n);
+          gradients.dslopes[static_cast<size_t>(slope)] -=
+              ds * (distances ? distances(sequence, i, j) : static_cast<double>(std::abs(distance)));
         }
       }
     }
@@ -214,6 +215,20 @@ void attention_backward_reference(const Tensor& dout, const Tensor& q, const Ten
       for (int64_t g = 0; g < group; ++g) backward_head(sequence, kv_head * group + g);
     }
   });
+}
+
+}  // namespace kernels
+
+void attention_reference(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options,
+                         std::vector<double>& out, std::vector<double>* lse) {
+  kernels::reference(kernels::make_problem("attention_reference", q, k, v, q, options), options, {}, out, lse);
+}
+
+void attention_backward_reference(const Tensor& dout, const Tensor& q, const Tensor& k, const Tensor& v,
+                                  const AttentionOptions& options, AttentionReferenceGradients& gradients) {
+  kernels::Problem problem = kernels::make_problem("attention_backward_reference", q, k, v, q, options);
+  problem.dout = kernels::view_of(dout);
+  kernels::backward_reference(problem, options, {}, gradients);
 }
 
 }  // namespace alibi

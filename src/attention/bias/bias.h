@@ -1,11 +1,12 @@
-// The bias of the scores of one head of one sequence. A form of bias (linear.h, table.h) states its formula once; the
-// kernels, the skip rule, eviction and decoding know it by this interface only. distance = position of query - position
-// of key.
+// The bias of the scores of one head of one sequence. A form of bias by distance (linear.h, table.h) states its formula
+// once; the kernels, the skip rule, eviction and decoding know it by this interface only. distance = position of query
+// - position of key. Gates (decay.h) are added to it, and coordinates (coordinates.h) replace it.
 #pragma once
 
 #include <cstdint>
 #include <span>
 
+#include "attention/bias/coordinates.h"
 #include "attention/bias/decay.h"
 
 namespace alibi::kernels {
@@ -69,7 +70,8 @@ struct HeadBias {
   const Bias* form = nullptr;
   int64_t least = -unbounded;  ///< range of distances that are seen, from causality, window and closed directions
   int64_t most = unbounded;
-  HeadDecay decay = {};  ///< the gates of the keys, whose bias is added; false without gates
+  HeadDecay decay = {};             ///< the gates of the keys, whose bias is added; false without gates
+  CoordinateBias coordinates = {};  ///< the bias if points are given, instead of `form`; false without them
 
   bool sees(int64_t distance) const { return least <= distance && distance <= most; }
   const Bias* operator->() const { return form; }

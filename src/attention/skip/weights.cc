@@ -97,6 +97,7 @@ WeightBounds::WeightBounds(const Problem& problem, int64_t block_rows, const Loa
 void WeightBounds::accumulate() {
   radii_.accumulate();
   norms_.accumulate();
+  if (!problem_.coordinates.empty()) return;
   const auto sequences = static_cast<int64_t>(problem_.sequences.size());
   core::parallel_ranges(sequences * problem_.heads, 4, [&](int64_t begin, int64_t end) {
     const FlushDenormals flush;

@@ -54,7 +54,8 @@ class WeightBounds {
     float centre_norm = 0;          ///< 0 if the centre is zero
     Values x = {};                  ///< rising, starts at 0
     const Values* before =
-        nullptr;  ///< [blocks + 1]: for the keys before a block; distances are counted from the last of them
+        nullptr;  ///< [blocks + 1]: for the keys before a block; distances are counted from the last of them. With
+                  ///< coordinates, for the keys of the block before a block only, without their biases
     const Values* from =
         nullptr;  ///< [blocks + 1]: for the keys from a block on; distances are counted from the first of them
     const float *radius_before = nullptr, *radius_from = nullptr;  ///< [blocks + 1]: upper bounds of |k - c|

@@ -5,8 +5,12 @@
 #include <cstring>
 #include <utility>
 
+#include "attention/kernel.h"
 #include "attention/kernel_state.h"
+#include "attention/skip/penalties.h"
+#include "attention/spatial/order.h"
 #include "attention/spatial/spatial.h"
+#include "attention/vector/tasks.h"
 #include "attention/workspace.h"
 #include "core/access.h"
 #include "core/check.h"
@@ -19,8 +23,6 @@ namespace {
 using kernels::Problem;
 using kernels::Range;
 using kernels::Sequence;
-using kernels::SpatialProblem;
-using kernels::SpatialSequence;
 
 void check_positions(const char* operation, const char* name, const Tensor& positions, int64_t batch, int64_t length,
                      const char* of) {
@@ -83,9 +85,9 @@ struct PointsOf {
 /// Sequences with equal points share their orders.
 struct Layout {
   PointsOf queries, keys;
-  std::shared_ptr<const kernels::TokenOrder> query_order = {}, key_order = {};
+  std::shared_ptr<const kernels::Coordinates> points = {};
 
-  void order(const char* operation) {
+  void order(const char* operation, bool manhattan) {
     std::vector<float> of_queries, of_keys;
     if (queries.positions->dtype() == DType::float32) {
       of_queries = queries.read(operation, "positions_q");
@@ -97,19 +99,18 @@ struct Layout {
       of_queries = queries.read_from(origin);
       of_keys = keys.read_from(origin);
     }
-    const auto make = [&](const std::vector<float>& points, int64_t leading, int64_t rows) {
-      return std::make_shared<const kernels::TokenOrder>(
-          kernels::make_order(points, static_cast<int>(queries.dims()), leading, rows));
-    };
-    query_order = make(of_queries, queries.leading, kernels::query_rows);
-    key_order = make(of_keys, keys.leading, kernels::key_rows);
+    const auto dims = static_cast<int>(queries.dims());
+    points = std::make_shared<const kernels::Coordinates>(
+        kernels::Coordinates{.queries = kernels::make_order(of_queries, dims, queries.leading, kernels::query_rows),
+                             .keys = kernels::make_order(of_keys, dims, keys.leading, kernels::key_rows),
+                             .manhattan = manhattan});
   }
 };
 
 /// Leaves out the rows behind the used ones.
 void use_first_rows(const char* operation, const char* name, const std::vector<int32_t>& used, int64_t Sequence::*count,
-                    SpatialProblem& problem) {
-  std::vector<Sequence>& sequences = problem.base.sequences;
+                    Problem& problem) {
+  std::vector<Sequence>& sequences = problem.sequences;
   if (used.empty()) return;
   check_usage(used.size() == sequences.size(), "[{}] {} has {} values, expected {}, one for each sequence", operation,
               name, used.size(), sequences.size());
@@ -117,7 +118,6 @@ void use_first_rows(const char* operation, const char* name, const std::vector<i
     const int64_t length = sequences[s].*count;
     check_usage(used[s] >= 0 && used[s] <= length, "[{}] {}[{}] is {}, expected 0 to {}, the length of the sequence",
                 operation, name, s, used[s], length);
-    problem.padded = problem.padded || used[s] < length;
     sequences[s].*count = used[s];
   }
 }
@@ -146,6 +146,20 @@ void for_padding(const Problem& problem, int64_t Sequence::*first, int64_t Seque
   }
 }
 
+/// The same state in the form of the vector kernel: what is missing in the log-sum-exps, and for each block of queries
+/// from which step on key blocks are not visited. Nothing is skipped unless the kernel notes it.
+AttentionState kernel_state(const Problem& problem, const AttentionPositionsState& state) {
+  using State = core::StateOf<KernelState>;
+  AttentionState result;
+  result.lse = state.lse;
+  State& kernel = core::state_of(result.kernel);
+  kernel.lse = state.lse_low;
+  const kernels::BlockIndex blocks(problem, kernels::BlockIndex::Of::queries, kernels::query_rows);
+  kernel.begin(State::Kernel::vector, blocks.size());
+  std::ranges::fill(kernel.last_block, kernels::penalty_steps);
+  return result;
+}
+
 /// Calls run() as the kernels for counted distances are called.
 template <class Run>
 void on_cpu(const Run& run) {
@@ -158,22 +172,20 @@ void on_cpu(const Run& run) {
 
 namespace kernels {
 
-SpatialProblem make_spatial_problem(const char* operation, const Tensor& q, const Tensor& k, const Tensor& v,
-                                    const AttentionPositions& positions, const AttentionPositionsOptions& options,
-                                    const Tensor& out) {
-  SpatialProblem problem;
+Problem make_spatial_problem(const char* operation, const Tensor& q, const Tensor& k, const Tensor& v,
+                             const AttentionPositions& positions, const AttentionPositionsOptions& options,
+                             const Tensor& out) {
   AttentionOptions counted;
   counted.alibi_slopes = options.alibi_slopes;
   counted.softmax_scale = options.softmax_scale;
   counted.tolerance = options.tolerance;
   counted.cu_seqlens_q = options.cu_seqlens_q;
   counted.cu_seqlens_k = options.cu_seqlens_k;
-  problem.base = make_problem(operation, q, k, v, out, counted);
-  Problem& base = problem.base;
-  check_usage(base.device == Device::cpu, "[{}] q is on '{}', expected '{}', the only device of this operation",
-              operation, name_of(base.device), name_of(Device::cpu));
-  check_usage(base.dtype != DType::float16, "[{}] q is {}, expected float32 or bfloat16", operation,
-              name_of(base.dtype));
+  Problem problem = make_problem(operation, q, k, v, out, counted);
+  check_usage(problem.device == Device::cpu, "[{}] q is on '{}', expected '{}', the only device of this operation",
+              operation, name_of(problem.device), name_of(Device::cpu));
+  check_usage(problem.dtype != DType::float16, "[{}] q is {}, expected float32 or bfloat16", operation,
+              name_of(problem.dtype));
   for (size_t i = 0; i < options.alibi_slopes.size(); ++i) {
     check_usage(std::isfinite(options.alibi_slopes[i]), "[{}] alibi_slopes[{}] is {}, expected a finite number",
                 operation, i, options.alibi_slopes[i]);
@@ -182,11 +194,10 @@ SpatialProblem make_spatial_problem(const char* operation, const Tensor& q, cons
   check_usage(options.distance == Distance::euclidean || options.distance == Distance::manhattan,
               "[{}] distance is {}, expected Distance::euclidean or Distance::manhattan", operation,
               static_cast<int>(options.distance));
-  problem.distance = options.distance;
   const Tensor& of_keys = positions.k.defined() ? positions.k : positions.q;
-  check_positions(operation, "positions_q", positions.q, base.batch, base.queries, "q");
-  check_positions(operation, positions.k.defined() ? "positions_k" : "positions_q", of_keys, base.batch, base.keys,
-                  "k");
+  check_positions(operation, "positions_q", positions.q, problem.batch, problem.queries, "q");
+  check_positions(operation, positions.k.defined() ? "positions_k" : "positions_q", of_keys, problem.batch,
+                  problem.keys, "k");
   check_usage(of_keys.dtype() == positions.q.dtype() && of_keys.size(2) == positions.q.size(2),
               "[{}] positions_k has {} dimensions of {}, expected {} of {} like positions_q", operation,
               of_keys.size(2), name_of(of_keys.dtype()), positions.q.size(2), name_of(positions.q.dtype()));
@@ -194,25 +205,23 @@ SpatialProblem make_spatial_problem(const char* operation, const Tensor& q, cons
   use_first_rows(operation, "seqused_k", options.seqused_k, &Sequence::keys, problem);
   std::vector<Layout> layouts;
   std::vector<size_t> layout_of;
-  for (const Sequence& sequence : base.sequences) {
+  for (Sequence& sequence : problem.sequences) {
     const auto points = [&](const Tensor& tensor, int64_t begin, int64_t count) {
       const int64_t batch = tensor.size(0) == 1 ? 0 : sequence.batch;
       return PointsOf{&tensor, batch, begin, count, std::min(options.leading, count)};
     };
     Layout layout{.queries = points(positions.q, sequence.query_begin, sequence.queries),
                   .keys = points(of_keys, sequence.key_begin, sequence.keys)};
+    sequence.query_offset = 0;  // blocks are numbered in the order of the tokens
     size_t at = 0;
     while (at < layouts.size() && !(layouts[at].queries == layout.queries && layouts[at].keys == layout.keys)) ++at;
     if (at == layouts.size()) layouts.push_back(std::move(layout));
     layout_of.push_back(at);
   }
-  core::parallel_for(static_cast<int64_t>(layouts.size()),
-                     [&](int64_t i) { layouts[static_cast<size_t>(i)].order(operation); });
-  int64_t stops = 0;
-  for (const size_t at : layout_of) {
-    problem.sequences.push_back({layouts[at].query_order, layouts[at].key_order, stops});
-    stops += base.heads * layouts[at].query_order->size();
-  }
+  core::parallel_for(static_cast<int64_t>(layouts.size()), [&](int64_t i) {
+    layouts[static_cast<size_t>(i)].order(operation, options.distance == Distance::manhattan);
+  });
+  for (const size_t at : layout_of) problem.coordinates.push_back(layouts[at].points);
   return problem;
 }
 
@@ -229,31 +238,34 @@ int64_t AttentionPositionsState::words(int64_t batch, int64_t queries, int64_t h
 void attention_positions(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionPositions& positions,
                          const AttentionPositionsOptions& options, Tensor& out, AttentionPositionsState* state) {
   constexpr const char* operation = "attention_positions";
-  const SpatialProblem problem = kernels::make_spatial_problem(operation, q, k, v, positions, options, out);
-  const Problem& base = problem.base;
+  const Problem problem = kernels::make_spatial_problem(operation, q, k, v, positions, options, out);
   const std::pair<const char*, const Tensor*> inputs[] = {
       {"q", &q}, {"k", &k}, {"v", &v}, {"positions_q", &positions.q}, {"positions_k", &positions.k}};
   for (const auto& [name, input] : inputs) {
     kernels::check_apart(operation, "out", out, name, *input);
   }
   if (state != nullptr) {
-    *state = {
-        .lse = Tensor::empty({base.batch, base.heads, base.queries}),
-        .lse_low = Tensor::empty({base.batch, base.heads, base.queries}),
-        .stops = Tensor({AttentionPositionsState::words(base.batch, base.queries, base.heads, options)}, DType::int32),
-        .stats = {}};
+    const int64_t words = AttentionPositionsState::words(problem.batch, problem.queries, problem.heads, options);
+    *state = {.lse = Tensor::empty({problem.batch, problem.heads, problem.queries}),
+              .lse_low = Tensor::empty({problem.batch, problem.heads, problem.queries}),
+              .stops = Tensor({words}, DType::int32),
+              .stats = {}};
   }
-  if (problem.padded) {
-    for_padding(base, &Sequence::query_begin, &Sequence::queries, base.queries, [&](int64_t batch, const Range& rows) {
-      zero_rows(base, base.out, batch, rows, base.heads);
-      for (int64_t head = 0; state != nullptr && head < base.heads; ++head) {
-        const int64_t at = (batch * base.heads + head) * base.queries + rows.begin;
-        std::fill_n(state->lse.data<float>() + at, rows.size(), -std::numeric_limits<float>::infinity());
-        std::fill_n(state->lse_low.data<float>() + at, rows.size(), 0.0f);
-      }
-    });
-  }
-  if (out.elements() > 0) on_cpu([&] { kernels::spatial_forward(problem, state); });
+  for_padding(problem, &Sequence::query_begin, &Sequence::queries, problem.queries,
+              [&](int64_t batch, const Range& rows) {
+                zero_rows(problem, problem.out, batch, rows, problem.heads);
+                for (int64_t head = 0; state != nullptr && head < problem.heads; ++head) {
+                  const int64_t at = (batch * problem.heads + head) * problem.queries + rows.begin;
+                  std::fill_n(state->lse.data<float>() + at, rows.size(), -std::numeric_limits<float>::infinity());
+                  std::fill_n(state->lse_low.data<float>() + at, rows.size(), 0.0f);
+                }
+              });
+  if (out.elements() == 0) return;
+  AttentionState of_kernel = state != nullptr ? kernel_state(problem, *state) : AttentionState();
+  on_cpu([&] { kernels::vector_kernel().forward(problem, state != nullptr ? &of_kernel : nullptr); });
+  if (state == nullptr) return;
+  state->stats = of_kernel.stats;
+  std::ranges::copy(core::state_of(of_kernel.kernel).last_block, state->stops.data<int32_t>());
 }
 
 Tensor attention_positions(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionPositions& positions,
@@ -268,33 +280,33 @@ void attention_positions_backward(const Tensor& dout, const Tensor& q, const Ten
                                   const AttentionPositionsState& state, const AttentionPositionsOptions& options,
                                   Tensor& dq, Tensor& dk, Tensor& dv, Tensor* dslopes) {
   constexpr const char* operation = "attention_positions_backward";
-  SpatialProblem problem = kernels::make_spatial_problem(operation, q, k, v, positions, options, out);
-  Problem& base = problem.base;
-  AttentionState counted;
-  counted.lse = state.lse;
-  core::state_of(counted.kernel).lse = state.lse;
-  const kernels::BiasSums sums = kernels::add_gradients(operation, base, dout, q, k, v, out, counted, dq, dk, dv,
+  Problem problem = kernels::make_spatial_problem(operation, q, k, v, positions, options, out);
+  AttentionState of_kernel;
+  of_kernel.lse = core::state_of(of_kernel.kernel).lse = state.lse;
+  const kernels::BiasSums sums = kernels::add_gradients(operation, problem, dout, q, k, v, out, of_kernel, dq, dk, dv,
                                                         {.dtable = nullptr, .dslopes = dslopes});
   check_usage(state.lse_low.defined() && state.lse_low.shape() == state.lse.shape() &&
                   state.lse_low.dtype() == DType::float32 && state.lse_low.contiguous(),
               "[{}] state.lse_low has shape {}, expected {} like state.lse", operation, state.lse_low.shape(),
               state.lse.shape());
-  const int64_t words = AttentionPositionsState::words(base.batch, base.queries, base.heads, options);
+  const int64_t words = AttentionPositionsState::words(problem.batch, problem.queries, problem.heads, options);
   check_usage(
       state.stops.defined() && state.stops.dtype() == DType::int32 && state.stops.contiguous() &&
           state.stops.elements() == words,
       "[{}] state.stops has shape {}, expected int32 [{}]; the state must come from the forward call with the same "
       "inputs and options",
       operation, state.stops.shape(), words);
-  if (problem.padded) {
-    for_padding(base, &Sequence::query_begin, &Sequence::queries, base.queries,
-                [&](int64_t batch, const Range& rows) { zero_rows(base, base.dq, batch, rows, base.heads); });
-    for_padding(base, &Sequence::key_begin, &Sequence::keys, base.keys, [&](int64_t batch, const Range& rows) {
-      zero_rows(base, base.dk, batch, rows, base.kv_heads);
-      zero_rows(base, base.dv, batch, rows, base.kv_heads);
-    });
-  }
-  if (dq.elements() + dk.elements() > 0) on_cpu([&] { kernels::spatial_backward(problem, state, sums.dslopes); });
+  for_padding(problem, &Sequence::query_begin, &Sequence::queries, problem.queries,
+              [&](int64_t batch, const Range& rows) { zero_rows(problem, problem.dq, batch, rows, problem.heads); });
+  for_padding(problem, &Sequence::key_begin, &Sequence::keys, problem.keys, [&](int64_t batch, const Range& rows) {
+    zero_rows(problem, problem.dk, batch, rows, problem.kv_heads);
+    zero_rows(problem, problem.dv, batch, rows, problem.kv_heads);
+  });
+  if (dq.elements() + dk.elements() == 0) return;
+  of_kernel = kernel_state(problem, state);
+  std::vector<int32_t>& stops = core::state_of(of_kernel.kernel).last_block;
+  std::copy_n(state.stops.data<int32_t>(), stops.size(), stops.begin());
+  on_cpu([&] { kernels::vector_kernel().backward(problem, of_kernel, sums); });
 }
 
 }  // namespace alibi

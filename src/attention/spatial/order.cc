@@ -12,7 +12,7 @@ constexpr int curve_bits = 62;  // of an index
 Box box_of(const TokenOrder& order, int64_t begin, int64_t count) {
   Box box;
   for (int axis = 0; axis < order.dims; ++axis) {
-    const float* const at = &order.coordinates[static_cast<size_t>(axis * order.stride + begin)];
+    const float* const at = order.axis(axis) + begin;
     const auto [low, high] = std::minmax_element(at, at + count);
     box.low[static_cast<size_t>(axis)] = *low;
     box.high[static_cast<size_t>(axis)] = *high;
@@ -59,14 +59,6 @@ void sort_rows(const std::vector<float>& points, int dims, int64_t leading, std:
 
 }  // namespace
 
-void Box::add(const Box& other, int dims) {
-  for (int axis = 0; axis < dims; ++axis) {
-    const auto i = static_cast<size_t>(axis);
-    low[i] = std::min(low[i], other.low[i]);
-    high[i] = std::max(high[i], other.high[i]);
-  }
-}
-
 uint64_t hilbert_index(std::array<uint64_t, most_dims> cell, int dims, int bits) {
   if (dims == 1) return cell[0];
   const auto axes = static_cast<size_t>(dims);
@@ -97,9 +89,11 @@ uint64_t hilbert_index(std::array<uint64_t, most_dims> cell, int dims, int bits)
 
 TokenOrder make_order(const std::vector<float>& points, int dims, int64_t leading, int64_t block_rows) {
   TokenOrder order;
-  order.dims = dims;
   const int64_t tokens = static_cast<int64_t>(points.size()) / dims;
   leading = std::min(leading, tokens);
+  order.dims = dims;
+  order.leading = leading;
+  order.block_rows = block_rows;
   order.rows.resize(static_cast<size_t>(tokens));
   std::iota(order.rows.begin(), order.rows.end(), 0);
   sort_rows(points, dims, leading, order.rows);
@@ -112,29 +106,10 @@ TokenOrder make_order(const std::vector<float>& points, int dims, int64_t leadin
           points[row * static_cast<size_t>(dims) + static_cast<size_t>(axis)];
     }
   }
-  const auto cut = [&](int64_t begin, int64_t end) {
-    for (int64_t at = begin; at < end; at += block_rows) {
-      const int64_t count = std::min(block_rows, end - at);
-      order.blocks.push_back({at, count, box_of(order, at, count)});
-    }
-  };
-  cut(0, leading);
-  order.leading_blocks = order.size();
-  cut(leading, tokens);
-  return order;
-}
-
-double least_distance(const Box& a, const Box& b, int dims, Distance distance) {
-  double sum = 0;
-  for (int axis = 0; axis < dims; ++axis) {
-    const auto i = static_cast<size_t>(axis);
-    const double gap = std::max({0.0, static_cast<double>(a.low[i]) - static_cast<double>(b.high[i]),
-                                 static_cast<double>(b.low[i]) - static_cast<double>(a.high[i])});
-    sum += distance == Distance::manhattan ? gap : gap * gap;
+  for (int64_t at = 0; at < tokens; at += block_rows) {
+    order.boxes.push_back(box_of(order, at, std::min(block_rows, tokens - at)));
   }
-  const double exact = distance == Distance::manhattan ? sum : std::sqrt(sum);
-  // The kernels flush squares of differences below 2^-63 to zero.
-  return std::max(0.0, exact * (1 - 0x1p-19) - 0x1p-61);
+  return order;
 }
 
 }  // namespace alibi::kernels

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "attention/kernel_state.h"
+#include "attention/skip/penalties.h"
 #include "attention/vector/tasks.h"
 #include "attention/workspace.h"
 #include "core/parallel.h"
@@ -39,8 +40,17 @@ struct Block {
   float *dout, *dout_lanes;  ///< same layouts as for q
   float* dq_lanes;           ///< [head_dim][query_rows]
   float* lse;                ///< for each lane, in log2 units; +infinity makes all weights of a lane zero
+  float* lse_low;            ///< the rounding error of lse, with coordinates
   float* delta;
   uint32_t* query_draws;  ///< for dropout
+  // With coordinates:
+  std::vector<PenaltyStep> steps;  ///< [key blocks]
+  int stop = penalty_steps;        ///< key blocks from this step on were not visited
+
+  bool has_visited(int64_t key_block) const {
+    return key_block >= visited.begin && key_block < visited.end &&
+           (steps.empty() || steps[static_cast<size_t>(key_block)] < stop);
+  }
 };
 
 /// Buffers for one tile.
@@ -53,7 +63,7 @@ struct TileBuffers {
 };
 
 /// Replaces scores by weights = exp2(score - lse), and dscores from dout v' to weight * (dout v' - delta).
-template <bool masked, bool dropout>
+template <bool masked, bool dropout, bool precise_lse = false>
 void differentiate_softmax(const Problem& problem, const Sequence& sequence, int64_t key, const Seen& seen,
                            const Block& block, TileBuffers& tile) {
   const Floats f;
@@ -69,7 +79,9 @@ void differentiate_softmax(const Problem& problem, const Sequence& sequence, int
       for (int64_t c = n * lanes; c < (n + width) * lanes; c += lanes) {
         float* weight_at = tile.weights + y * query_rows + c;
         float* dscore_at = tile.dscores + y * query_rows + c;
-        Float weight = exp2_of(hn::Sub(hn::Load(f, weight_at), hn::Load(f, block.lse + c)));
+        Float score = hn::Sub(hn::Load(f, weight_at), hn::Load(f, block.lse + c));
+        if (precise_lse) score = hn::Sub(score, hn::Load(f, block.lse_low + c));
+        Float weight = exp2_of(score);
         Float dweight = hn::Load(f, dscore_at);
         const auto hidden = hn::Eq(tile.biases.at(c, y), hn::Set(f, -std::numeric_limits<float>::infinity()));
         if (masked) weight = hn::IfThenZeroElse(hidden, weight);  // the row's lse may be NaN
@@ -93,7 +105,9 @@ void differentiate_softmax(const Problem& problem, const Sequence& sequence, int
 
 void softmax_gradient(const Problem& problem, const Sequence& sequence, int64_t key, const Seen& seen,
                       const Block& block, TileBuffers& tile) {
-  if (tile.biases.masked) {
+  if (block.block.bias.coordinates) {
+    differentiate_softmax<false, false, true>(problem, sequence, key, seen, block, tile);
+  } else if (tile.biases.masked) {
     problem.dropout > 0 ? differentiate_softmax<true, true>(problem, sequence, key, seen, block, tile)
                         : differentiate_softmax<true, false>(problem, sequence, key, seen, block, tile);
   } else {
@@ -121,6 +135,24 @@ void add_bias_gradient(const QueryBlock& block, int64_t count, bool has_sink, co
     sums[r] = static_cast<double>((by_distance[0][r] + by_distance[1][r]) + (by_distance[2][r] + by_distance[3][r]));
   }
   block.bias->add_gradient(tile.biases.first, nearest, sums, gradient.data());
+}
+
+/// Adds the gradient of the slope, -sum of dS * distance, of a head with coordinates.
+void add_slope_gradient(const QueryBlock& block, int64_t key, int64_t count, TileBuffers& tile,
+                        BiasGradient& gradient) {
+  const Floats f;
+  float* const distances = tile.biases.pairs;  // the biases are not used any more
+  fill_distances(*block.bias.coordinates.points, block.row, block.rows, key, count, 1, distances);
+  Float sum = hn::Zero(f);
+  for (int64_t y = 0; y < count; ++y) {
+    for (int64_t c = 0; c < block.rows; c += lanes) {
+      const auto lane = hn::Lt(hn::Iota(f, static_cast<float>(c)), hn::Set(f, static_cast<float>(block.rows)));
+      const int64_t at = y * query_rows + c;
+      const Float part = hn::Mul(hn::Load(f, distances + at), hn::Load(f, tile.dscores + at));
+      sum = hn::Add(sum, hn::IfThenElseZero(lane, part));
+    }
+  }
+  gradient.front() -= static_cast<double>(hn::GetLane(hn::SumOfLanes(f, sum)));
 }
 
 /// Adds the tile's sums of dscores to those of a head's gates: of rows to the key at their position, and minus those of
@@ -173,7 +205,9 @@ void fold(const Problem& problem, const Sequence& sequence, int64_t key, int64_t
                        KeysByLanes{seen, problem.head_dim}, tile.prefetcher, Store{tile.dscores, query_rows});
   softmax_gradient(problem, sequence, key, seen, block, tile);
   if (!chunk.bias.empty()) {
-    add_bias_gradient(queries, count, !problem.sinks.empty(), tile, chunk.bias[static_cast<size_t>(of_group)]);
+    BiasGradient& gradient = chunk.bias[static_cast<size_t>(of_group)];
+    queries.bias.coordinates ? add_slope_gradient(queries, key, count, tile, gradient)
+                             : add_bias_gradient(queries, count, !problem.sinks.empty(), tile, gradient);
   }
   if (!chunk.gates.empty()) {
     double* const sums = &chunk.gates[static_cast<size_t>(of_group * chunk.key_blocks.size() * key_rows)];
@@ -192,6 +226,23 @@ void fold(const Problem& problem, const Sequence& sequence, int64_t key, int64_t
   }
 }
 
+/// Loads the log-sum-exps of a block. With coordinates they are in two parts.
+void load_lse(const Problem& problem, const AttentionState& state, const Sequence& sequence, Block& block) {
+  const QueryBlock& queries = block.block;
+  const bool in_parts = static_cast<bool>(queries.bias.coordinates);
+  std::fill_n(block.lse, query_rows, std::numeric_limits<float>::infinity());
+  std::fill_n(block.lse_low, query_rows, 0.0f);
+  const int64_t first = (sequence.batch * problem.heads + queries.head) * problem.queries;
+  const float* const of_kernel = core::state_of(state.kernel).lse.data<float>() + first;
+  const float* const lse = in_parts ? state.lse.data<float>() + first : of_kernel;
+  for (int64_t x = 0; x < queries.rows; ++x) {
+    const int64_t row = problem.query_row(sequence, queries.row + x);
+    if (lse[row] == -std::numeric_limits<float>::infinity()) continue;  // it saw no key and has no weights
+    block.lse[x] = in_log2(lse[row]);
+    if (in_parts) block.lse_low[x] = of_kernel[row];
+  }
+}
+
 Block start(const Problem& problem, const AttentionState& state, const Sequence& sequence, const QueryBlock& queries,
             int64_t stride, float* rows, Workspace& workspace) {
   Block block;
@@ -202,19 +253,12 @@ Block start(const Problem& problem, const AttentionState& state, const Sequence&
   block.dout_lanes = workspace.part(stride * query_rows);
   block.dq_lanes = workspace.part(stride * query_rows);
   block.lse = workspace.part(query_rows);
+  block.lse_low = workspace.part(query_rows);
   block.delta = workspace.part(query_rows);
   block.query_draws = reinterpret_cast<uint32_t*>(workspace.part(query_rows));
-  const int64_t b = sequence.batch;
-  const int64_t row = sequence.query_begin + queries.row;
   load_queries(problem, problem.q, sequence, queries, block.q, stride, block.q_lanes);
   load_queries(problem, problem.dout, sequence, queries, block.dout, stride, block.dout_lanes);
-  std::fill_n(block.lse, query_rows, std::numeric_limits<float>::infinity());
-  const float* lse =
-      core::state_of(state.kernel).lse.data<float>() + (b * problem.heads + queries.head) * problem.queries + row;
-  for (int64_t x = 0; x < queries.rows; ++x) {
-    // A row that saw no key has no weights.
-    if (lse[x] != -std::numeric_limits<float>::infinity()) block.lse[x] = lse[x] * std::numbers::log2e_v<float>;
-  }
+  load_lse(problem, state, sequence, block);
   // delta = rowsum(dout out), summed in the same order as dout v'. If one key has all the weight, out is its v, and dP
   // - delta must be exactly zero.
   float* out_lanes = block.dq_lanes;
@@ -230,7 +274,7 @@ Block start(const Problem& problem, const AttentionState& state, const Sequence&
   }
   std::fill_n(block.dq_lanes, stride * query_rows, 0.0f);
   if (problem.dropout > 0) {
-    const DropoutMask mask(problem.dropout_seed, b, queries.head);
+    const DropoutMask mask(problem.dropout_seed, sequence.batch, queries.head);
     const int64_t first = sequence.first_query_drawn + queries.row;
     for (int64_t x = 0; x < query_rows; ++x) block.query_draws[x] = mask.query_draw(first + x);
   }
@@ -242,7 +286,7 @@ void finish(const Problem& problem, const Sequence& sequence, int64_t stride, fl
   transpose(block.dq_lanes, query_rows, rows, stride, round_up(problem.head_dim, 4), round_up(queries.rows, 4));
   for (int64_t x = 0; x < queries.rows; ++x) {
     store_row(problem, rows + x * stride, problem.scale, problem.dq, sequence.batch,
-              sequence.query_begin + queries.row + x, queries.head);
+              problem.query_row(sequence, queries.row + x), queries.head);
   }
 }
 
@@ -252,7 +296,7 @@ void fold_blocks(const Problem& problem, const AttentionState& state, Chunk& chu
   const Sequence& sequence = problem.sequences[chunk.sequence];
   const int64_t stride = round_up(problem.head_dim, 16);
   const int64_t count_blocks = heads.size() * core::ceil_div(block_rows.size(), query_rows);
-  const int64_t floats = count_blocks * ((5 * stride + 3) * query_rows + 128) +
+  const int64_t floats = count_blocks * ((5 * stride + 4) * query_rows + 128) +
                          (2 * stride + 3 * query_rows) * key_rows + stride * query_rows;
   Workspace workspace = Workspace::take(static_cast<size_t>(floats));
   TileBuffers tile;
@@ -271,6 +315,11 @@ void fold_blocks(const Problem& problem, const AttentionState& state, Chunk& chu
       blocks.push_back(start(problem, state, sequence, queries, stride, rows, workspace));
       Block& block = blocks.back();
       block.visited = visited_key_blocks(state, index, chunk.sequence, queries);
+      if (const CoordinateBias& bias = queries.bias.coordinates) {
+        block.steps = steps_of(bias, bias.points->queries.box(row / query_rows));
+        const auto at = static_cast<size_t>(index.at(chunk.sequence, head, row / query_rows));
+        block.stop = core::state_of(state.kernel).last_block[at];
+      }
       any = {std::min(any.begin, block.visited.begin), std::max(any.end, block.visited.end)};
     }
   }
@@ -279,7 +328,7 @@ void fold_blocks(const Problem& problem, const AttentionState& state, Chunk& chu
     const int64_t count = std::min(key_rows, sequence.keys - key);
     bool loaded = false;
     for (Block& block : blocks) {
-      if (key_block < block.visited.begin || key_block >= block.visited.end) continue;
+      if (!block.has_visited(key_block)) continue;
       if (!loaded) {
         load_keys(problem, problem.k, sequence, key, count, chunk.kv_head, tile.keys, stride);
         load_keys(problem, problem.v, sequence, key, count, chunk.kv_head, tile.values, stride);
@@ -309,6 +358,7 @@ void write_key_gradients(const Problem& problem, const std::vector<Chunk>& chunk
   const FlushDenormals flush;
   const Floats f;
   const Sequence& sequence = problem.sequences[chunks.front().sequence];
+  const Coordinates* const points = problem.points(sequence);
   const int64_t stride = round_up(problem.head_dim, 16);
   const int64_t key = key_block * key_rows;
   const int64_t count = std::min(key_rows, sequence.keys - key);
@@ -325,8 +375,9 @@ void write_key_gradients(const Problem& problem, const std::vector<Chunk>& chunk
       }
     }
     for (int64_t y = 0; y < count; ++y) {
+      const int64_t of = points != nullptr ? points->keys.rows[static_cast<size_t>(key + y)] : key + y;
       store_row(problem, total + y * stride, is_key ? problem.scale : 1.0f, is_key ? problem.dk : problem.dv,
-                sequence.batch, sequence.key_begin + key + y, chunks.front().kv_head);
+                sequence.batch, sequence.key_begin + of, chunks.front().kv_head);
     }
   }
 }

@@ -1,14 +1,16 @@
 // Forward attention in float32 arithmetic, for any instruction set.
 //
 // A task has a few query blocks that read the same key/value head. It visits the key blocks once, from the diagonal
-// outwards, and adds each to every query block that sees it (online softmax, Milakov & Gimelshein 2018). Within a block
-// everything is transposed: vectors run across queries. So a row's maximum, sum and bias are lanes, keys and values are
-// used as they lie in memory, and no reduction crosses lanes.
+// outwards, or with coordinates from near to far, and adds each to every query block that sees it (online softmax,
+// Milakov & Gimelshein 2018). Within a block everything is transposed: vectors run across queries. So a row's maximum,
+// sum and bias are lanes, keys and values are used as they lie in memory, and no reduction crosses lanes.
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "attention/kernel_state.h"
 #include "attention/key_part.h"
+#include "attention/skip/penalties.h"
 #include "attention/vector/tasks.h"
 #include "attention/workspace.h"
 #include "core/parallel.h"
@@ -41,6 +43,10 @@ struct Running {
   uint32_t* query_draws;                         ///< for dropout
   Range visited;                                 ///< key blocks
   bool done_before = false, done_after = false;  ///< nothing more must be visited in that direction
+  // With coordinates:
+  std::vector<PenaltyStep> steps;  ///< [key blocks]; empty if none is skipped
+  RemainingWeights remaining;
+  int stop = penalty_steps;  ///< key blocks from this step on are not visited
 };
 
 void drop_weights(const Problem& problem, const Sequence& sequence, int64_t key, int64_t count, const Running& running,
@@ -110,16 +116,21 @@ void write_rows(const Problem& problem, const Sequence& sequence, int64_t stride
   const float kept = DropoutMask::scale(problem.dropout);
   transpose(running.out, query_rows, rows, stride, round_up(problem.head_dim, 4), round_up(block.rows, 4));
   for (int64_t x = 0; x < block.rows; ++x) {
-    const int64_t query_row = sequence.query_begin + block.row + x;
+    const int64_t query_row = problem.query_row(sequence, block.row + x);
     const double sum = static_cast<double>(running.sum[x]) + static_cast<double>(running.sum_low[x]);
     const float inverse = sum == 0 ? 0.0f : kept / static_cast<float>(sum);
     store_row(problem, rows + x * stride, inverse, problem.out, sequence.batch, query_row, block.head);
     if (state == nullptr) continue;
     const int64_t at = (sequence.batch * problem.heads + block.head) * problem.queries + query_row;
-    const double near = (static_cast<double>(running.max[x]) + std::log2(sum)) * std::numbers::ln2;
-    const double shift = shift_of(block, x);
-    core::state_of(state->kernel).lse.data<float>()[at] = static_cast<float>(near);
-    state->lse.data<float>()[at] = static_cast<float>(near + shift);
+    const double log_sum = static_cast<double>(running.max[x]) + std::log2(sum), near = log_sum * std::numbers::ln2;
+    float &lse = state->lse.data<float>()[at], &of_kernel = core::state_of(state->kernel).lse.data<float>()[at];
+    if (block.bias.coordinates) {
+      lse = static_cast<float>(near);
+      of_kernel = sum > 0 ? static_cast<float>(log_sum - static_cast<double>(in_log2(lse))) : 0.0f;
+      continue;
+    }
+    of_kernel = static_cast<float>(near);
+    lse = static_cast<float>(near + shift_of(block, x));
   }
 }
 
@@ -150,7 +161,7 @@ class Task {
     }
   }
 
-  /// Visits the keys, first from the diagonal backwards and then forwards.
+  /// Visits the keys: with coordinates from near to far, otherwise first from the diagonal backwards and then forwards.
   void run(AttentionStats& stats) {
     Range any = {std::numeric_limits<int64_t>::max(), 0};
     for (const Running& r : running_) {
@@ -160,15 +171,16 @@ class Task {
       stats.blocks_total += seen.size();
     }
     if (any.empty()) return;
+    if (!problem_.coordinates.empty()) return visit_by_distance(stats);
     const int64_t position = sequence_.query_offset + task_.rows.end - 1;
     const int64_t diagonal = std::clamp(position < 0 ? 0 : position / key_rows, any.begin, any.end - 1);
     bool more = true;
     for (int64_t key_block = diagonal; more && key_block >= any.begin; --key_block) {
-      more = visit(key_block, /*before=*/true, stats);
+      more = visit(key_block, /*before=*/true, key_block - 1, stats);
     }
     more = true;
     for (int64_t key_block = diagonal + 1; more && key_block < any.end; ++key_block) {
-      more = visit(key_block, /*before=*/false, stats);
+      more = visit(key_block, /*before=*/false, key_block + 1, stats);
     }
   }
 
@@ -177,7 +189,8 @@ class Task {
       write_rows(problem_, sequence_, stride_, rows_, r, state);
       if (state == nullptr) continue;
       core::state_of(state->kernel)
-          .note_visited(index.at(task_.sequence, r.block.head, r.block.row / query_rows), r.visited);
+          .note_visited(index.at(task_.sequence, r.block.head, r.block.row / query_rows),
+                        r.block.bias.coordinates ? Range{0, r.stop} : r.visited);
     }
   }
 
@@ -232,6 +245,53 @@ class Task {
     }
     r.levels = r.keys.levels_of(least, most);
     for (int64_t x = 0; x < r.block.rows; ++x) r.shares[x] = r.levels.share(unit * r.norms[x]);
+    const Box* const box = box_of(r);
+    if (box == nullptr || r.block.bias.coordinates.slope == 0) return;
+    std::vector<double> penalties;
+    r.steps = steps_of(r.block.bias.coordinates, box, &penalties);
+    r.remaining.measure(r.keys, r.levels, r.steps, penalties);
+  }
+
+  static const Box* box_of(const Running& r) {
+    const CoordinateBias& bias = r.block.bias.coordinates;
+    return bias ? bias.points->queries.box(r.block.row / query_rows) : nullptr;
+  }
+
+  /// Visits the key blocks from near to far, for the head with the largest slope.
+  void visit_by_distance(AttentionStats& stats) {
+    CoordinateBias steepest = running_.front().block.bias.coordinates;
+    std::optional<Box> box;
+    for (const Running& r : running_) {
+      steepest.slope = std::max(steepest.slope, r.block.bias.coordinates.slope);
+      const Box* const of = box_of(r);
+      if (of == nullptr) continue;
+      if (!box) box = *of;
+      box->add(*of, steepest.points->keys.dims);
+    }
+    const std::vector<int32_t> order = near_to_far(steps_of(steepest, box ? &*box : nullptr));
+    for (size_t i = 0; i < order.size(); ++i) {
+      size_t next = i + 1;
+      const auto is_stopped = [&](const Running& r) {
+        return !r.steps.empty() && r.steps[static_cast<size_t>(order[next])] >= r.stop;
+      };
+      while (next < order.size() && std::all_of(running_.begin(), running_.end(), is_stopped)) ++next;
+      visit(order[i], /*before=*/true, next < order.size() ? order[next] : -1, stats);
+    }
+  }
+
+  /// With coordinates, whether a key block, and all others from its step on, are negligible.
+  bool is_far(Running& r, int64_t key_block) const {
+    if (r.steps.empty()) return false;
+    const PenaltyStep step = r.steps[static_cast<size_t>(key_block)];
+    if (step >= r.stop) return true;
+    HWY_ALIGN static constexpr float beyond[query_rows] = {};  // penalties are in the chord
+    const float norm = r.keys.norm_before[r.steps.size()] + r.keys.centre_norm;
+    if (!negligible(problem_, r.block.rows, remaining_keys(problem_, r.remaining.from(step), 0, 0, norm), beyond,
+                    {r.norms, r.products, r.shares, r.max, r.sum, r.sum_low})) {
+      return false;
+    }
+    r.stop = step;
+    return true;
   }
 
   /// Whether all keys from this block on, away from the diagonal, are negligible.
@@ -265,8 +325,8 @@ class Task {
   }
 
   /// Adds a key block to the query blocks that still need it. Returns false if no query block needs more in that
-  /// direction.
-  bool visit(int64_t key_block, bool before, AttentionStats& stats) {
+  /// direction. `next_block` is probably the next one, or -1.
+  bool visit(int64_t key_block, bool before, int64_t next_block, AttentionStats& stats) {
     const int64_t key = key_block * key_rows;
     bool loaded = false;
     bool more = false;
@@ -277,8 +337,8 @@ class Task {
       if (done) continue;
       more = true;
       if (before ? key_block >= seen.end : key_block < seen.begin) continue;
-      if (is_done(r, key_block, before)) {
-        done = true;
+      if (r.block.bias.coordinates ? is_far(r, key_block) : is_done(r, key_block, before)) {
+        done = !r.block.bias.coordinates;
         continue;
       }
       if (key_block < readable_.begin || key_block >= readable_.end) {
@@ -290,7 +350,7 @@ class Task {
         const int64_t count = std::min(key_rows, sequence_.keys - key);
         load_keys(problem_, problem_.k, sequence_, key, count, kv_head_, tile_.keys, stride_);
         load_keys(problem_, problem_.v, sequence_, key, count, kv_head_, tile_.values, stride_);
-        const int64_t next = before ? key - key_rows : key + key_rows;
+        const int64_t next = next_block * key_rows;
         if (next >= readable_.begin * key_rows && next < std::min(sequence_.keys, readable_.end * key_rows)) {
           tile_.prefetcher.start(problem_, sequence_, next, std::min(key_rows, sequence_.keys - next), kv_head_);
         }

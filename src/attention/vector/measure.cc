@@ -56,7 +56,8 @@ void measure_block(const Problem& problem, size_t s, int64_t kv_head, int64_t bl
   const Sequence& sequence = problem.sequences[s];
   const int64_t size = bounds.size(), rows = bounds.block_rows(), key = block * rows;
   const int64_t count = std::min(rows, sequence.keys - key);
-  const bool in_place = problem.dtype == DType::float32 && problem.head_dim == size && problem.page_rows == 0;
+  const bool in_place = problem.dtype == DType::float32 && problem.head_dim == size && problem.page_rows == 0 &&
+                        problem.coordinates.empty();
   Workspace workspace = Workspace::take(in_place ? 0 : static_cast<size_t>(rows * size));
   float* const keys = in_place ? nullptr : workspace.part(rows * size);
   if (!in_place) load_keys(problem, problem.k, sequence, key, count, kv_head, keys, size);
@@ -80,7 +81,7 @@ void measure_block(const Problem& problem, size_t s, int64_t kv_head, int64_t bl
       gates[y] = static_cast<float>(gates_in_log2(bias.decay, key + y, key + rows - 1));
     }
     const auto fill = [&](WeightBounds::Values& values, Side side, int64_t first, int step) {
-      const auto m = static_cast<float>(fall_in_log2(*bias.form, side));
+      const auto m = bias.coordinates ? 0 : static_cast<float>(fall_in_log2(*bias.form, side));
       for (size_t e = 0; e < values.size(); ++e) {
         const double bound =
             largest <= std::numeric_limits<float>::max()

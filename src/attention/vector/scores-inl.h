@@ -13,6 +13,7 @@
 #include <numbers>
 
 #include "attention/dropout.h"
+#include "attention/vector/coordinates-inl.h"
 #include "attention/vector/vector-inl.h"
 #include "hwy/contrib/math/math-inl.h"
 
@@ -27,8 +28,8 @@ struct TileBiases {
   int64_t first = 0;             ///< distance of values[0]
   bool masked = false;           ///< whether some pair of the tile is not seen
 
-  /// Query blocks outside the keys' positions, whose biases count from the row's nearest key, and heads with gates have
-  /// a bias for each pair, in `pairs`.
+  /// Query blocks outside the keys' positions, whose biases count from the row's nearest key, and heads with gates or
+  /// coordinates have a bias for each pair, in `pairs`.
   bool paired = false;
   HWY_ALIGN float pairs[key_rows * query_rows];  ///< -infinity where the key is not seen
 
@@ -102,8 +103,18 @@ inline void fill_by_distance(const HeadBias& bias, TileBiases& biases) {
   }
 }
 
+/// The biases of the pairs of a head with coordinates.
+inline void fill_pairs(const QueryBlock& block, int64_t key, TileBiases& biases) {
+  const CoordinateBias& bias = block.bias.coordinates;
+  biases.paired = true;
+  biases.masked = false;
+  fill_distances(*bias.points, block.row, block.rows, key, std::min(key_rows, block.keys - key),
+                 static_cast<float>(-bias.slope * std::numbers::log2e), biases.pairs);
+}
+
 inline void fill_bias(const QueryBlock& block, int64_t key, TileBiases& biases) {
   const HeadBias& bias = block.bias;
+  if (bias.coordinates) return fill_pairs(block, key, biases);
   biases.first = block.position - key - (key_rows - 1);
   biases.paired = block.outside || bias.decay;
   biases.masked = biases.first < bias.least || biases.first + TileBiases::size - 2 > bias.most;
@@ -204,6 +215,9 @@ struct StoreScores {
     hn::Store(score, f, scores + row * query_rows + column);
   }
 };
+
+/// A log-sum-exp in units of log2. Both passes must round it in the same way.
+inline float in_log2(float lse) { return lse * std::numbers::log2e_v<float>; }
 
 /// Replaces products q k' by scores with a softcap. `derivatives`, unless null, receives 1 - tanh^2, the derivative of
 /// a score by scale q k', and 0 for keys that are not seen.

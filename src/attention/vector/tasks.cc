@@ -49,7 +49,8 @@ QueryBlock query_block_at(const Problem& problem, const Sequence& sequence, int6
   block.bias = problem.bias(sequence, head);
   const int64_t last_position = block.position + block.rows - 1;
   block.keys = sequence.keys;
-  block.outside = block.bias->slides() && (block.position < 0 || last_position >= sequence.keys);
+  block.outside =
+      block.bias->slides() && !block.bias.coordinates && (block.position < 0 || last_position >= sequence.keys);
   block.seen = Problem::keys_seen(block.bias, block.position, last_position, sequence.keys);
   block.key_blocks = blocks_of(block.seen, key_rows);
   return block;
@@ -78,6 +79,7 @@ std::vector<QueryTask> query_tasks(const Problem& problem) {
 
 Range visited_key_blocks(const AttentionState& state, const BlockIndex& index, size_t sequence,
                          const QueryBlock& block) {
+  if (block.bias.coordinates) return block.key_blocks;
   return core::state_of(state.kernel)
       .visited(core::StateOf<KernelState>::Kernel::vector, index.at(sequence, block.head, block.row / query_rows),
                block.key_blocks);

@@ -87,7 +87,7 @@ struct ChunkGroup {
   int64_t work = 0;
 };
 
-/// Key blocks that the forward pass visited for a query block.
+/// Key blocks that the forward pass visited for a query block. With coordinates, some of them were not visited.
 Range visited_key_blocks(const AttentionState& state, const BlockIndex& index, size_t sequence,
                          const QueryBlock& block);
 

@@ -112,7 +112,8 @@ class Prefetcher {
  public:
   void start(const Problem& problem, const Sequence& sequence, int64_t key, int64_t count, int64_t kv_head) {
     const auto size = static_cast<int64_t>(size_of(problem.dtype));
-    const KeyRow from = problem.key_row(sequence, key);
+    const Coordinates* const points = problem.points(sequence);
+    const KeyRow from = points != nullptr ? KeyRow{sequence.batch, sequence.key_begin} : problem.key_row(sequence, key);
     const auto begin = [&](Stream& stream, const TensorView& rows) {
       const int64_t first = rows.offset(from.batch, from.row, kv_head);
       stream = {static_cast<const char*>(rows.data) + first * size, rows.row_stride * size};
@@ -120,17 +121,15 @@ class Prefetcher {
     begin(keys_, problem.k);
     begin(values_, problem.v);
     bytes_ = problem.head_dim * size;
-    rows_ = problem.keys_together(sequence, key, count);
+    order_ = points != nullptr ? points->keys.rows.data() + key : nullptr;
+    rows_ = points != nullptr ? count : problem.keys_together(sequence, key, count);
   }
 
   HWY_INLINE void next_row() {
     if (rows_ == 0) return;
     --rows_;
-    constexpr int64_t line = 64;
-    for (int64_t i = 0; i < bytes_; i += line) {
-      __builtin_prefetch(keys_.at + i, 0, 2);
-      __builtin_prefetch(values_.at + i, 0, 2);
-    }
+    if (order_ != nullptr) return prefetch(*order_++);
+    prefetch(0);
     keys_.at += keys_.step;
     values_.at += values_.step;
   }
@@ -140,9 +139,18 @@ class Prefetcher {
     const char* at = nullptr;
     int64_t step = 0;
   };
+  HWY_INLINE void prefetch(int64_t row) const {
+    constexpr int64_t line = 64;
+    for (int64_t i = 0; i < bytes_; i += line) {
+      __builtin_prefetch(keys_.at + row * keys_.step + i, 0, 2);
+      __builtin_prefetch(values_.at + row * values_.step + i, 0, 2);
+    }
+  }
+
   Stream keys_, values_;
   int64_t bytes_ = 0;
-  int64_t rows_ = 0;  // rows left to prefetch
+  int64_t rows_ = 0;                // rows left to prefetch
+  const int32_t* order_ = nullptr;  // the next ones; null: they follow each other
 };
 
 /// Calls visit(first vector, number of vectors) for groups of columns as wide as a register tile. `narrow` groups can
@@ -297,6 +305,18 @@ inline void load_block(const Problem& problem, const TensorView& from, int64_t b
   }
 }
 
+/// Loads rows [begin, begin + count) of an order; without one (null), those of the tensor. They are counted from row
+/// `first` of the tensor.
+inline void load_ordered(const Problem& problem, const TensorView& from, int64_t batch, int64_t first,
+                         const TokenOrder* order, int64_t begin, int64_t count, int64_t head, float* to,
+                         int64_t stride) {
+  if (order == nullptr) return load_block(problem, from, batch, first + begin, count, head, to, stride);
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t row = first + order->rows[static_cast<size_t>(begin + i)];
+    load_block(problem, from, batch, row, 1, head, to + i * stride, stride);
+  }
+}
+
 /// Stores a row in the tensor's data type, with rounding. The values may be scaled.
 inline void store_row(const Problem& problem, const float* from, float scale, const TensorView& to, int64_t batch,
                       int64_t row, int64_t head) {
@@ -342,7 +362,9 @@ inline void transpose(const float* from, int64_t from_stride, float* to, int64_t
 /// zeros. `rows` ([query_rows][stride]) receives the rows untransposed.
 inline void load_queries(const Problem& problem, const TensorView& from, const Sequence& sequence,
                          const QueryBlock& block, float* rows, int64_t stride, float* transposed) {
-  load_block(problem, from, sequence.batch, sequence.query_begin + block.row, block.rows, block.head, rows, stride);
+  const Coordinates* const points = problem.points(sequence);
+  load_ordered(problem, from, sequence.batch, sequence.query_begin, points != nullptr ? &points->queries : nullptr,
+               block.row, block.rows, block.head, rows, stride);
   const int64_t padded = round_up(block.rows, lanes);
   std::memset(rows + block.rows * stride, 0, static_cast<size_t>((padded - block.rows) * stride) * sizeof(float));
   transpose(rows, stride, transposed, query_rows, padded, round_up(problem.head_dim, 4));
@@ -351,7 +373,11 @@ inline void load_queries(const Problem& problem, const TensorView& from, const S
 /// Loads `count` keys or values, followed by zeros up to a whole register tile, for which `to` has room.
 inline void load_keys(const Problem& problem, const TensorView& from, const Sequence& sequence, int64_t key,
                       int64_t count, int64_t kv_head, float* to, int64_t stride) {
-  for (int64_t i = 0; i < count;) {
+  const Coordinates* const points = problem.points(sequence);
+  if (points != nullptr) {
+    load_ordered(problem, from, sequence.batch, sequence.key_begin, &points->keys, key, count, kv_head, to, stride);
+  }
+  for (int64_t i = points != nullptr ? count : 0; i < count;) {
     const KeyRow at = problem.key_row(sequence, key + i);
     const int64_t together = problem.keys_together(sequence, key + i, count - i);
     load_block(problem, from, at.batch, at.row, together, kv_head, to + i * stride, stride);

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <set>
 
+#include "attention/skip/penalties.h"
 #include "attention/spatial/cases.h"
-#include "attention/spatial/spatial.h"
 
 namespace alibi::kernels {
 namespace {
@@ -42,28 +42,22 @@ TEST(SpatialOrder, BlocksHoldEveryTokenOnceInTheirBox) {
         for (const int dims : {1, 2, 3}) {
           const std::vector<float> at = points(pattern, 1, tokens, dims, 3).to_floats();
           const TokenOrder order = make_order(at, dims, leading, 64);
-          const int64_t first = std::min(leading, tokens);
-          EXPECT_EQ(order.size(), (first + 63) / 64 + (tokens - first + 63) / 64);
+          EXPECT_EQ(order.leading, std::min(leading, tokens));
+          EXPECT_EQ(order.size(), (tokens + 63) / 64);
           std::set<int32_t> seen;
-          int64_t next = 0;
-          for (int64_t b = 0; b < order.size(); ++b) {
-            const TokenBlock& block = order.blocks[static_cast<size_t>(b)];
-            EXPECT_EQ(block.begin, next);
-            EXPECT_TRUE(block.count >= 1 && block.count <= 64);
-            next += block.count;
-            for (int64_t i = block.begin; i < next; ++i) {
-              const int32_t row = order.rows[static_cast<size_t>(i)];
-              seen.insert(row);
-              EXPECT_EQ(row < leading, order.is_leading(b));
-              for (int axis = 0; axis < dims && row >= leading; ++axis) {
-                const float x = at[static_cast<size_t>(row * dims + axis)];
-                EXPECT_EQ(order.coordinates[static_cast<size_t>(axis * order.stride + i)], x);
-                EXPECT_TRUE(block.box.low[static_cast<size_t>(axis)] <= x &&
-                            x <= block.box.high[static_cast<size_t>(axis)]);
-              }
+          for (int64_t i = 0; i < tokens; ++i) {
+            const int32_t row = order.rows[static_cast<size_t>(i)];
+            seen.insert(row);
+            EXPECT_EQ(row < leading, i < order.leading);
+            const Box* const box = order.box(i / 64);
+            EXPECT_EQ(box == nullptr, i / 64 * 64 < order.leading);
+            for (int axis = 0; axis < dims && row >= leading; ++axis) {
+              const float x = at[static_cast<size_t>(row * dims + axis)];
+              EXPECT_EQ(order.axis(axis)[i], x);
+              if (box == nullptr) continue;
+              EXPECT_TRUE(box->low[static_cast<size_t>(axis)] <= x && x <= box->high[static_cast<size_t>(axis)]);
             }
           }
-          EXPECT_EQ(next, tokens);
           EXPECT_EQ(static_cast<int64_t>(seen.size()), tokens);
         }
       }
@@ -78,9 +72,9 @@ TEST(SpatialOrder, BlocksOfAGridAreSquares) {
     at.push_back(static_cast<float>(i % 64));
     at.push_back(static_cast<float>(i / 64));
   }
-  for (const TokenBlock& block : make_order(at, 2, 0, 64).blocks) {
-    EXPECT_EQ(block.box.high[0] - block.box.low[0], 7);
-    EXPECT_EQ(block.box.high[1] - block.box.low[1], 7);
+  for (const Box& box : make_order(at, 2, 0, 64).boxes) {
+    EXPECT_EQ(box.high[0] - box.low[0], 7);
+    EXPECT_EQ(box.high[1] - box.low[1], 7);
   }
 }
 
@@ -99,23 +93,24 @@ TEST(SpatialOrder, DistanceBoundsHoldForEveryPair) {
         std::vector<float> at = points(pattern, 1, 400, dims, 5).to_floats();
         for (size_t i = 0; i < at.size(); ++i) at[i] = at[i] * size * (1 + 0.01f * static_cast<float>(i % 7));
         const TokenOrder order = make_order(at, dims, 0, 32);
-        for (const Distance distance : {Distance::euclidean, Distance::manhattan}) {
+        for (const bool manhattan : {false, true}) {
+          const Coordinates both{.queries = order, .keys = order, .manhattan = manhattan};
+          const CoordinateBias bias{.points = &both, .slope = 1};
           double tightest = 0;
-          for (const TokenBlock& a : order.blocks) {
-            for (const TokenBlock& b : order.blocks) {
-              const double bound = least_distance(a.box, b.box, dims, distance);
+          for (int64_t a = 0; a < order.size(); ++a) {
+            for (int64_t b = 0; b < order.size(); ++b) {
+              const double bound = -bias.beyond(order.box(a), b);
               float least = HUGE_VALF;
-              for (int64_t i = a.begin; i < a.begin + a.count; ++i) {
-                for (int64_t j = b.begin; j < b.begin + b.count; ++j) {
+              for (int64_t i = a * 32; i < std::min<int64_t>(400, (a + 1) * 32); ++i) {
+                for (int64_t j = b * 32; j < std::min<int64_t>(400, (b + 1) * 32); ++j) {
                   float sum = 0;
                   for (int axis = 0; axis < dims; ++axis) {
-                    const float part = order.coordinates[static_cast<size_t>(axis * order.stride + i)] -
-                                       order.coordinates[static_cast<size_t>(axis * order.stride + j)];
-                    float term = distance == Distance::manhattan ? std::abs(part) : part * part;
+                    const float part = order.axis(axis)[i] - order.axis(axis)[j];
+                    float term = manhattan ? std::abs(part) : part * part;
                     if (term < 0x1p-126f) term = 0;
                     sum += term;
                   }
-                  least = std::min(least, distance == Distance::manhattan ? sum : std::sqrt(sum));
+                  least = std::min(least, manhattan ? sum : std::sqrt(sum));
                 }
               }
               EXPECT_TRUE(bound <= static_cast<double>(least)) << bound << " " << least << " size " << size;
