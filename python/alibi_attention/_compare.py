@@ -62,10 +62,51 @@ class Method(Result):
 
 
 @dataclass(frozen=True)
+class AnswerPoint(Result):
+    """Questions of a task of one length and one range of distances, which ends at `distance`, from all seeds."""
+
+    length: int
+    distance: int
+    questions: int
+    accuracy: float
+    low: float
+    """Of the 95 % interval of the accuracy."""
+    high: float
+
+
+@dataclass(frozen=True)
+class Answers(Result):
+    """What a method answers of a task."""
+
+    name: str
+    method: str
+    train_length: int
+    seeds: tuple[int, ...]
+    largest_length: int
+    """0: it does not answer reliably at its training length."""
+    largest_distance: int
+    points: tuple[AnswerPoint, ...]
+
+
+@dataclass(frozen=True)
+class Task(Result):
+    """A synthetic task that asks for far tokens."""
+
+    name: str
+    meaning: str
+    chance: float
+    beside_text: bool
+    """Whether the models are those that were also trained on the text."""
+    methods: tuple[Answers, ...]
+
+
+@dataclass(frozen=True)
 class CompareResults(Result):
     """What a comparison measured."""
 
     methods: tuple[Method, ...]
+    """On text."""
+    tasks: tuple[Task, ...]
     train_length: int
     seed: int
     preset: str
@@ -115,7 +156,12 @@ class CompareResults(Result):
             found = {point.length: point.perplexity for point in method.evaluations}
             rows.append([method.name, *(found.get(length, float("nan")) for length in lengths)])
         caption = f"Perplexity at each length; trained at {self.train_length} ({self.preset}, {self.vocab_size} tokens)"
-        return table(["method", *map(str, lengths)], rows, caption)
+        html = table(["method", *map(str, lengths)], rows, caption) if rows else ""
+        for task in self.tasks:
+            rows = [[answers.name, answers.largest_distance, answers.largest_length] for answers in task.methods]
+            caption = f"{task.name}: how far each method answers; trained at {self.train_length}"
+            html += table(["method", "largest distance", "largest length"], rows, caption)
+        return html
 
 
 @checked
@@ -132,6 +178,10 @@ def compare(
     one_pass: bool = False,
     eval_tokens: int = 0,
     sample_tokens: int = 0,
+    tasks: str | Sequence[str] = (),
+    task_tokens: int = 0,
+    task_questions: int = 100,
+    task_share: float = 0.0,
     tune_rates: Sequence[float] = (),
     tokenizer: str = "byte",
     vocab_size: int = 0,
@@ -155,6 +205,12 @@ def compare(
     stride, one_pass  also evaluate with a sliding window that advances by `stride` tokens; also in one pass
     eval_tokens       number of held-out tokens to score, in blocks spread evenly (0: as many as the preset says)
     sample_tokens     number of tokens to generate as a sample (0: none, -1: 4 times the training length)
+    tasks             synthetic tasks to compare on as well; without a text, only on these. The error for a wrong name
+                      lists all
+    task_tokens       number of tokens to train on for each task (0: train_tokens)
+    task_questions    number of questions for each length and range of distances
+    task_share        share of the sequences that belongs to the tasks in a training on text and tasks (0: a model for
+                      each task)
     tune_rates        learning rates to try; each method gets its best one
     tokenizer, vocab_size, min_count, like, dropout
                       as in train()
@@ -175,8 +231,9 @@ def compare(
     with paths_of("compare", text, valid) as (texts, held_out):
         found = _core.compare(
             texts, held_out, field, tokenizer_choice(tokenizer, vocab_size, min_count, like), chosen, preset,
-            dropout, seeds, train_lengths, lengths, stride, one_pass, eval_tokens, sample_tokens, timing_rounds,
-            tune_rates, options, out or "", overwrite, from_core(on_progress),
+            dropout, seeds, train_lengths, lengths, stride, one_pass, eval_tokens, sample_tokens,
+            texts_of("compare", "tasks", tasks), task_tokens, task_questions, task_share, timing_rounds, tune_rates,
+            options, out or "", overwrite, from_core(on_progress),
         )  # fmt: skip
     if message := found.pop("warning"):
         warnings.warn(f"[compare] {message}", stacklevel=3)
@@ -186,4 +243,10 @@ def compare(
         folder = os.path.join(out, method["model_folder"]) if out is not None else ""
         method.update(loss=tuple(method["loss"]), seeds=tuple(method["seeds"]), model_folder=folder)
     found["methods"] = tuple(Method(**method) for method in found["methods"])
+    for task in found["tasks"]:
+        for answers in task["methods"]:
+            points = tuple(AnswerPoint(**point) for point in answers["points"])
+            answers.update(points=points, seeds=tuple(answers["seeds"]))
+        task["methods"] = tuple(Answers(**answers) for answers in task["methods"])
+    found["tasks"] = tuple(Task(**task) for task in found["tasks"])
     return CompareResults(**found)

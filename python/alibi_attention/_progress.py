@@ -17,6 +17,8 @@ class Progress:
     fraction: float
     """Of the phase."""
     method: str = ""
+    task: str = ""
+    """compare(): the task of the run; empty: text."""
     run: int = 0
     """compare(): counted from 0, of `runs`."""
     runs: int = 0
@@ -36,7 +38,7 @@ class Progress:
     """Estimate; 0 if not known yet."""
 
     def __str__(self) -> str:
-        parts = [f"{self.phase} {self.method}".strip()]
+        parts = [" ".join(filter(None, (self.phase, self.task, self.method)))]
         if self.runs:
             parts.append(f"{self.run + 1}/{self.runs}")
         parts.append(f"{100 * self.fraction:3.0f} %")

@@ -149,12 +149,13 @@ def test_train_and_compare():
     table(alibi.train, {"text": TEXT, **SMALL},
           {**shared, "position": CHOICE, "from_model": OPTIONAL_PATH, "resume": flag}, without=["options"], named=named)  # fmt: skip
     integers = [1, ["1"], [1.5], [-1], [2**70], None, "no", [[1]], *wrong_values.NOTHING]
-    named |= {"positions": "positions?", "train_lengths": "train_lengths?"}
+    named |= {"positions": "positions?", "train_lengths": "train_lengths?", "tasks": "tasks?"}
     table(alibi.compare, {"text": TEXT, "positions": "alibi", **SMALL},
           {**shared, "positions": ["no", ["no"], *[x for x in TEXTS if x is not None]], "seeds": POSITIVE,
            "train_lengths": integers, "lengths": integers, "stride": LENGTH, "one_pass": flag, "eval_tokens": LENGTH,
            "sample_tokens": [-2, *WRONG["integer"]], "tune_rates": [1.0, ["1"], [-1.0], None, "no", *wrong_values.NOTHING],
-           "timing_rounds": LENGTH}, without=["options"], named=named)  # fmt: skip
+           "tasks": ["no", ["no"], *TEXTS], "task_tokens": LENGTH, "task_questions": POSITIVE,
+           "task_share": [-0.5, 1, 2.0, *WRONG["number"]], "timing_rounds": LENGTH}, without=["options"], named=named)  # fmt: skip
     options = {"train_length": POSITIVE, "layers": [-1, *WRONG["integer"]], "learning_rate": TEMPERATURE, "seed": SEED,
                "train_tokens": POSITIVE, "causal": flag, "precision": CHOICE, "length": ["", *POSITIVE]}  # fmt: skip
     for name, values in options.items():

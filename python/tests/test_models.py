@@ -255,6 +255,26 @@ def test_compare_shows_what_the_paper_does(tmp_path):
     assert alibi.LanguageModel.load(results.methods[0].model_folder).config["position"] == "alibi"
 
 
+def test_compare_asks_how_far_methods_answer(tmp_path):
+    small = {**SMALL, "batch_tokens": 256, "task_questions": 40}
+    alone = alibi.compare(tasks="repeat", positions=["alibi", "learned"], task_tokens=1024, **small)
+    assert alone.methods == () and alone.runs_done == 2
+    (task,) = alone.tasks
+    assert (task.name, task.chance, task.beside_text) == ("repeat", 1 / 16, False)
+    assert [answers.name for answers in task.methods] == ["alibi", "learned"]
+    point = task.methods[0].points[-1]
+    assert (point.length, point.questions) == (512, 40) and 0 <= point.low <= point.accuracy <= point.high <= 1
+    assert len(task.methods[1].points) == 1
+    assert "repeat: how far" in alone._repr_html_() and "Perplexity" not in alone._repr_html_()
+    both = alibi.compare(
+        TEXT, tasks=["recall", "repeat"], task_share=0.25, positions="alibi", lengths=[32], eval_tokens=1024, train_tokens=1024,
+        out=tmp_path / "out", **small,
+    )  # fmt: skip
+    assert both.runs_done == 1 and both.methods[0].evaluations[0].perplexity > 1
+    assert [task.beside_text for task in both.tasks] == [True, True] and (tmp_path / "out" / "map.svg").exists()
+    assert both.to_dict()["tasks"][1]["methods"][0]["points"]
+
+
 def test_frames_and_figures(trained):
     results = alibi.compare(TEXT, positions="alibi", train_tokens=4096, lengths=[32, 64], eval_tokens=2048, **SMALL)
     scores, evaluation = trained.model.score(TEXT[:300]), trained.model.evaluate(TEXT[:3000])

@@ -24,6 +24,7 @@ nb::dict status_of(const CompareStatus& status) {
   nb::dict result;
   result["phase"] = status.phase;
   result["method"] = status.method;
+  result["task"] = status.task;
   result["run"] = status.run;
   result["runs"] = status.runs;
   result["step"] = status.train.step;
@@ -81,13 +82,48 @@ nb::dict method_of(const MethodResults& method) {
   return result;
 }
 
-nb::dict results_of(const CompareResults& results) {
+nb::dict task_of(const TaskResults& task) {
   nb::list methods;
+  for (const MethodResults& method : task.methods) {
+    nb::list points;
+    for (const AnswerPoint& point : method.task.points) {
+      nb::dict entry;
+      entry["length"] = point.length;
+      entry["distance"] = point.distance;
+      entry["questions"] = point.questions;
+      entry["accuracy"] = point.accuracy();
+      entry["low"] = point.interval.low;
+      entry["high"] = point.interval.high;
+      points.append(entry);
+    }
+    nb::dict answers;
+    answers["name"] = method.name;
+    answers["method"] = method.method;
+    answers["train_length"] = method.train_length;
+    answers["seeds"] = nb::cast(method.seeds);
+    answers["largest_length"] = method.largest_length;
+    answers["largest_distance"] = method.largest_distance;
+    answers["points"] = points;
+    methods.append(answers);
+  }
+  nb::dict result;
+  result["name"] = task.task.name;
+  result["meaning"] = task.task.meaning;
+  result["chance"] = task.task.chance;
+  result["beside_text"] = task.beside_text;
+  result["methods"] = methods;
+  return result;
+}
+
+nb::dict results_of(const CompareResults& results) {
+  nb::list methods, tasks;
   for (const MethodResults& method : results.methods) methods.append(method_of(method));
+  for (const TaskResults& task : results.tasks) tasks.append(task_of(task));
   nb::dict settings;
   for (const auto& [name, value] : results.settings) settings[name.c_str()] = value;
   nb::dict result;
   result["methods"] = methods;
+  result["tasks"] = tasks;
   result["train_length"] = results.train_length;
   result["seed"] = results.seed;
   result["preset"] = results.preset;
@@ -111,8 +147,10 @@ nb::dict compare_methods(const std::vector<std::string>& texts, const std::vecto
                          const std::optional<std::vector<std::string>>& positions, const std::string& preset_name,
                          std::optional<float> dropout, int64_t seeds, std::vector<int64_t> train_lengths,
                          std::vector<int64_t> lengths, int64_t stride, bool one_pass, int64_t eval_tokens,
-                         int64_t sample_tokens, int64_t timing_rounds, std::vector<double> tune_rates, nb::dict given,
-                         const std::string& out, bool overwrite, nb::handle on_progress) {
+                         int64_t sample_tokens, const std::vector<std::string>& tasks, int64_t task_tokens,
+                         int64_t task_questions, double task_share, int64_t timing_rounds,
+                         std::vector<double> tune_rates, nb::dict given, const std::string& out, bool overwrite,
+                         nb::handle on_progress) {
   CompareOptions options = compare_defaults(preset_name);
   options.texts = texts;
   options.valid = valid;
@@ -130,6 +168,10 @@ nb::dict compare_methods(const std::vector<std::string>& texts, const std::vecto
   options.one_pass = one_pass;
   options.eval_tokens = eval_tokens;
   options.sample_tokens = sample_tokens;
+  options.tasks = tasks;
+  options.task_tokens = task_tokens;
+  options.task_questions = task_questions;
+  options.task_share = task_share;
   options.timing_rounds = timing_rounds;
   options.tune_rates = std::move(tune_rates);
   options.out = out;
@@ -169,8 +211,8 @@ nb::dict compare_methods(const std::vector<std::string>& texts, const std::vecto
 void bind_compare(nb::module_& m) {
   m.def("compare", compare_methods, "texts"_a, "valid"_a, "field"_a, "tokenizer"_a, "positions"_a.none(), "preset"_a,
         "dropout"_a.none(), "seeds"_a, "train_lengths"_a, "lengths"_a, "stride"_a, "one_pass"_a, "eval_tokens"_a,
-        "sample_tokens"_a, "timing_rounds"_a, "tune_rates"_a, "options"_a, "out"_a, "overwrite"_a,
-        "on_progress"_a.none());
+        "sample_tokens"_a, "tasks"_a, "task_tokens"_a, "task_questions"_a, "task_share"_a, "timing_rounds"_a,
+        "tune_rates"_a, "options"_a, "out"_a, "overwrite"_a, "on_progress"_a.none());
 }
 
 }  // namespace alibi::python
