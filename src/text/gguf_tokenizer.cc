@@ -1,12 +1,12 @@
 #include "text/gguf_tokenizer.h"
 
 #include <algorithm>
-#include <map>
 #include <string_view>
 #include <utility>
 
 #include "core/check.h"
 #include "formats/json.h"
+#include "text/gguf_pre_tokenizers.h"
 #include "text/pretrained_tokenizer.h"
 #include "text/tokenizer_files.h"
 #include "text/tokenizers/sentencepiece_model.h"
@@ -18,49 +18,6 @@ using formats::Json;
 
 /// U+2581: begins a word in the vocabulary of a bert.
 constexpr std::string_view kWordMark = "\xe2\x96\x81";
-
-Json byte_level(bool use_regex) {
-  return {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", use_regex}};
-}
-Json digits(bool individual) { return {{"type", "Digits"}, {"individual_digits", individual}}; }
-Json split(const char* expression) {
-  return {{"type", "Split"}, {"pattern", {{"Regex", expression}}}, {"behavior", "Isolated"}, {"invert", false}};
-}
-Json in_turn(std::vector<Json> parts) { return {{"type", "Sequence"}, {"pretokenizers", std::move(parts)}}; }
-
-/// The splitting rule of each pre-tokenizer name, as in the tokenizer.json files from which such GGUF files are made.
-const std::map<std::string, Json>& pre_tokenizers() {
-  static const auto* const table = [] {
-    const Json gpt2 = byte_level(true);
-    const Json apart = in_turn({digits(true), gpt2});
-    const Json falcon =
-        in_turn({{{"type", "Punctuation"}, {"behavior", "Contiguous"}}, gpt2, digits(false), split("[0-9][0-9][0-9]")});
-    const Json bloom = in_turn({split(R"( ?[^(\s|[.,!?…。，、।۔،])]+)"), byte_level(false)});
-    // llama.cpp's own, for files that name none.
-    const Json usual = in_turn({split(R"([\p{P}\$\+<=>\^~\|]+)"),
-                                split(R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)"),
-                                split(R"(\p{N}+)"), split("[0-9][0-9][0-9]"), byte_level(false)});
-    return new std::map<std::string, Json>{
-        {"gpt-2", gpt2},        {"mpt", gpt2},          {"olmo", gpt2},        {"jais", gpt2},
-        {"jina-es", gpt2},      {"jina-de", gpt2},      {"jina-v1-en", gpt2},  {"jina-v2-es", gpt2},
-        {"jina-v2-de", gpt2},   {"phi-2", gpt2},        {"roberta-bpe", gpt2}, {"refact", apart},
-        {"jina-v2-code", gpt2}, {"starcoder", apart},   {"smollm", apart},     {"command-r", apart},
-        {"codeshell", apart},   {"falcon", falcon},     {"bloom", bloom},      {"poro-chat", bloom},
-        {"default", usual},     {"gpt3-finnish", bloom}};
-  }();
-  return *table;
-}
-
-/// A pre-tokenizer without the fields that change offsets alone, and with defaults filled in.
-Json plain(Json part) {
-  if (part.is_object() && part.value("type", "") == "Sequence" && part.contains("pretokenizers")) {
-    for (Json& member : part["pretokenizers"]) member = plain(member);
-    if (part["pretokenizers"].size() == 1) return part["pretokenizers"][0];
-  }
-  if (!part.is_object() || part.value("type", "") != "ByteLevel") return part;
-  return byte_level(part.value("use_regex", true))
-      .patch({{{"op", "replace"}, {"path", "/add_prefix_space"}, {"value", part.value("add_prefix_space", true)}}});
-}
 
 int32_t type_of(const GgufVocabulary& vocabulary, size_t id) {
   return vocabulary.types.empty() ? 1 : vocabulary.types[id];
@@ -128,10 +85,10 @@ std::shared_ptr<const Tokenizer> from_json(const GgufVocabulary& vocabulary, con
 }
 
 std::shared_ptr<const Tokenizer> gpt2_tokenizer(const GgufVocabulary& vocabulary, const std::string& where) {
-  const auto pre = pre_tokenizers().find(vocabulary.pre);
-  check(pre != pre_tokenizers().end(), "[tokenizer] {}: found the pre-tokenizer '{}', expected one of {}", where,
-        vocabulary.pre, gguf_pre_tokenizers());
-  const Json normalizer = vocabulary.pre == "mpt" ? Json{{"type", "NFC"}} : Json();
+  const GgufPreTokenizer* const pre = find_gguf_pre_tokenizer(vocabulary.pre);
+  check(pre != nullptr, "[tokenizer] {}: found the pre-tokenizer '{}', expected one of {}", where, vocabulary.pre,
+        gguf_pre_tokenizers());
+  const Json normalizer = pre->nfc ? Json{{"type", "NFC"}} : Json();
   check(!vocabulary.merges.empty(),
         "[tokenizer] {}: tokenizer.ggml.merges is missing or empty, expected the merges of a tokenizer of kind gpt2: "
         "without them every text would be single bytes",
@@ -144,10 +101,11 @@ std::shared_ptr<const Tokenizer> gpt2_tokenizer(const GgufVocabulary& vocabulary
           where, merge);
     merges.push_back({merge.substr(0, space), merge.substr(space + 1)});
   }
-  const Json model = {{"type", "BPE"}, {"merges", std::move(merges)}};
+  Json model = {{"type", "BPE"}, {"merges", std::move(merges)}};
+  if (pre->ignore_merges) model["ignore_merges"] = true;
   return from_json(vocabulary, vocabulary.tokens,
                    {{"normalizer", normalizer},
-                    {"pre_tokenizer", pre->second},
+                    {"pre_tokenizer", pre->words},
                     {"post_processor", frame_of(vocabulary.tokens, vocabulary.add_bos ? vocabulary.bos : -1,
                                                 vocabulary.add_eos ? vocabulary.eos : -1)},
                     {"decoder", byte_level(true)},
@@ -197,8 +155,14 @@ std::shared_ptr<const Tokenizer> sentencepiece_tokenizer(const GgufVocabulary& v
   model.dummy_prefix = vocabulary.add_space_prefix;
   model.remove_extra_spaces = vocabulary.remove_extra_whitespaces;
   for (size_t id = 0; id < vocabulary.tokens.size(); ++id) {
-    model.pieces.push_back(
-        {vocabulary.tokens[id], vocabulary.scores[id], static_cast<SentencePieceModel::Type>(type_of(vocabulary, id))});
+    int32_t type = type_of(vocabulary, id);
+    // Phi-3's file marks the rows of the embedding that have no token as unknown, and the unknown token as another
+    // type.
+    if (vocabulary.unknown >= 0) {
+      if (type == kUnknownToken) type = kUnusedToken;
+      if (static_cast<int64_t>(id) == vocabulary.unknown) type = kUnknownToken;
+    }
+    model.pieces.push_back({vocabulary.tokens[id], vocabulary.scores[id], static_cast<SentencePieceModel::Type>(type)});
   }
   const auto token = [&](int64_t id, const std::string& otherwise) {
     return id < 0 ? otherwise : vocabulary.tokens[static_cast<size_t>(id)];
@@ -212,12 +176,6 @@ std::shared_ptr<const Tokenizer> sentencepiece_tokenizer(const GgufVocabulary& v
 }
 
 }  // namespace
-
-std::string gguf_pre_tokenizers() {
-  std::string names;
-  for (const auto& [name, part] : pre_tokenizers()) names += (names.empty() ? "" : ", ") + name;
-  return names;
-}
 
 std::shared_ptr<const Tokenizer> tokenizer_from_gguf(const GgufVocabulary& vocabulary, const std::string& where) {
   const size_t size = vocabulary.tokens.size();
@@ -239,19 +197,6 @@ std::shared_ptr<const Tokenizer> tokenizer_from_gguf(const GgufVocabulary& vocab
 std::shared_ptr<const Tokenizer> tokenizer_from_gguf(const formats::JsonObject& metadata, const std::string& where) {
   const std::optional<GgufVocabulary> vocabulary = read_gguf_vocabulary(metadata);
   return vocabulary ? tokenizer_from_gguf(*vocabulary, where) : nullptr;
-}
-
-std::string gguf_pre_tokenizer_name(const formats::JsonObject& tokenizer_json) {
-  const std::string normalizer = tokenizer_json.object_or_empty("normalizer").get_or("type", "none");
-  const Json found = plain(tokenizer_json.object_or_empty("pre_tokenizer").raw());
-  // Without merges every byte is a token, however the text is split.
-  const bool has_merges = !tokenizer_json.object("model").raw().value("merges", Json::array()).empty();
-  if (normalizer == "none" && !has_merges && found == byte_level(false)) return "gpt-2";
-  if (normalizer == "NFC") return found == plain(pre_tokenizers().at("mpt")) ? "mpt" : "";
-  for (const char* name : {"gpt-2", "refact", "falcon", "bloom", "default"}) {
-    if (normalizer == "none" && found == plain(pre_tokenizers().at(name))) return name;
-  }
-  return "";
 }
 
 }  // namespace alibi::text

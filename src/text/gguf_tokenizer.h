@@ -28,7 +28,7 @@ inline constexpr std::string_view kNoMerges = "\u4e00 \u4e01";
 
 struct GgufVocabulary {
   std::string model = {};                ///< tokenizer.ggml.model: "gpt2", "bert", "llama" or "t5"
-  std::string pre = {};                  ///< tokenizer.ggml.pre: for gpt2, see gguf_pre_tokenizers()
+  std::string pre = {};                  ///< tokenizer.ggml.pre: for gpt2, see gguf_pre_tokenizers.h
   std::vector<std::string> tokens = {};  ///< by id
   std::vector<std::string> merges = {};  ///< "left right", for gpt2; at least one
   std::vector<float> scores = {};        ///< by id, for llama and t5
@@ -48,12 +48,6 @@ std::optional<GgufVocabulary> read_gguf_vocabulary(const formats::JsonObject& me
 /// How a GGUF file says this tokenizer, for a model of at least as many ids: those above are unused tokens. Throws
 /// UsageError that names what such a file cannot say.
 GgufVocabulary gguf_vocabulary_of(const Tokenizer& tokenizer, int vocab_size);
-
-/// The name of the pre-tokenizer of a tokenizer.json; empty if there is none for it.
-std::string gguf_pre_tokenizer_name(const formats::JsonObject& tokenizer_json);
-
-/// The names of pre-tokenizers for gpt2 that can be read.
-std::string gguf_pre_tokenizers();
 
 /// The tokenizer of a GGUF file; null if it has none.
 std::shared_ptr<const Tokenizer> tokenizer_from_gguf(const formats::JsonObject& metadata, const std::string& where);

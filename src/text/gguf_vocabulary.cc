@@ -15,6 +15,7 @@
 #include "core/check.h"
 #include "core/files.h"
 #include "formats/json.h"
+#include "text/gguf_pre_tokenizers.h"
 #include "text/gguf_tokenizer.h"
 #include "text/tokenizer_files.h"
 #include "text/tokenizers/sentencepiece_model.h"
@@ -46,11 +47,12 @@ struct Usual {
   int64_t bos = -1, eos = -1, unknown = -1, separator = -1;
   bool add_bos = false, add_eos = false, add_space_prefix = false;
 };
-Usual usual_of(const std::string& model) {
+Usual usual_of(const std::string& model, const std::string& pre) {
   if (model == "llama") return {.bos = 1, .eos = 2, .unknown = 0, .add_bos = true, .add_space_prefix = true};
   if (model == "bert") return {.bos = 101, .unknown = 100, .separator = 102, .add_bos = true};
   if (model == "t5") return {.eos = 1, .unknown = 2, .add_eos = true, .add_space_prefix = true};
-  return {};
+  const GgufPreTokenizer* const found = model == "gpt2" ? find_gguf_pre_tokenizer(pre) : nullptr;
+  return {.add_bos = found != nullptr && found->add_bos};
 }
 
 /// A folder that lasts as long as this.
@@ -133,10 +135,10 @@ GgufVocabulary vocabulary_of(const JsonObject& json, std::string_view kind) {
 std::optional<GgufVocabulary> read_gguf_vocabulary(const JsonObject& metadata) {
   const std::string model = metadata.get_or("tokenizer.ggml.model", "none");
   if (model == "none" || model == "no_vocab") return {};
-  const Usual usual = usual_of(model);
   GgufVocabulary vocabulary;
   vocabulary.model = model;
   vocabulary.pre = metadata.get_or("tokenizer.ggml.pre", "default");
+  const Usual usual = usual_of(model, vocabulary.pre);
   vocabulary.tokens = metadata.get<std::vector<std::string>>("tokenizer.ggml.tokens");
   vocabulary.merges = metadata.get_or("tokenizer.ggml.merges", std::vector<std::string>());
   vocabulary.scores = numbers<float>(metadata, "tokenizer.ggml.scores");

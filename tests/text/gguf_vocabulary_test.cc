@@ -99,6 +99,8 @@ TEST(GgufVocabulary, KeysThatAreMissingMeanWhatTheyMeanToOthers) {
   EXPECT_FALSE(gpt2.add_bos);
   EXPECT_EQ(gpt2.pre, "default");
   EXPECT_EQ(gpt2.bos, -1);
+  EXPECT_TRUE(read({{"tokenizer.ggml.model", "gpt2"}, {"tokenizer.ggml.pre", "llama-bpe"}}).add_bos);
+  EXPECT_FALSE(read({{"tokenizer.ggml.model", "gpt2"}, {"tokenizer.ggml.pre", "dbrx"}}).add_bos);
   const GgufVocabulary t5 = read({{"tokenizer.ggml.model", "t5"}});
   EXPECT_TRUE(t5.add_eos && !t5.add_bos);
   EXPECT_EQ(read({{"tokenizer.ggml.model", "bert"}}).separator, -1);  // 102 is no id of so small a vocabulary
@@ -125,6 +127,37 @@ TEST(GgufVocabulary, AVocabularyThatDoesNotFitItsKindIsRefused) {
       "\xe2\x96\x81"
       "b";
   EXPECT_EQ(tokenizer_from_gguf(changed, "m.gguf")->encode("b"), Ids({1}));
+}
+
+TEST(GgufVocabulary, PreTokenizersAreWrittenAsTheyAreRead) {
+  for (const char* name :
+       {"gpt-2", "mpt", "refact", "falcon", "bloom", "default", "llama-bpe", "dbrx", "qwen2", "stablelm2", "qwen35",
+        "gpt-4o", "tekken", "deepseek-llm", "deepseek-coder", "deepseek-v3"}) {
+    const GgufVocabulary vocabulary{.model = "gpt2",
+                                    .pre = name,
+                                    .tokens = {"a", "b", "c", "ab", "abc", "<|endoftext|>"},
+                                    .merges = {"a b"},
+                                    .types = {1, 1, 1, 1, 1, 3},
+                                    .eos = 5};
+    const auto tokenizer = tokenizer_from_gguf(vocabulary, "file");
+    EXPECT_EQ(gguf_vocabulary_of(*tokenizer, 6).pre, name);
+    const bool whole = std::string(name) == "llama-bpe" || std::string(name) == "tekken";
+    EXPECT_EQ(tokenizer->encode("abc"), whole ? Ids({4}) : Ids({3, 2})) << name;
+  }
+}
+
+/// Rows of the embedding without a token.
+TEST(GgufVocabulary, OneTokenIsTheUnknownOne) {
+  GgufVocabulary vocabulary{.model = "t5",
+                            .tokens = {"<unk>", "</s>", "\xe2\x96\x81", "a", "[PAD]"},
+                            .scores = {0, 0, -1, -1, 0},
+                            .types = {3, 3, 1, 1, 2},
+                            .eos = 1,
+                            .unknown = 0};
+  EXPECT_EQ(tokenizer_from_gguf(vocabulary, "m.gguf")->encode("a", {.add_special_tokens = false}), Ids({2, 3}));
+  vocabulary.unknown = -1;
+  vocabulary.types[0] = 2;
+  expect_error([&] { tokenizer_from_gguf(vocabulary, "m.gguf"); }, "2 pieces stand for the unknown");
 }
 
 /// The file's own rule decides what stands before a prompt.

@@ -1,7 +1,8 @@
-// For compare.py: what the command does not write.
+// For compare.py and vocabularies.py: what the command does not write.
 //   alibi_for_transformers make FOLDER    a model with random weights whose sizes no preset has
-//   alibi_for_transformers encode FOLDER TEXT IDS    int32 ids of a file
+//   alibi_for_transformers encode MODEL TEXTS IDS    texts that end with a zero byte -> their int32 ids, each with -1
 //   alibi_for_transformers logits FOLDER IDS LOGITS    int32 ids of one sequence -> float32 [length, vocab_size]
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -34,8 +35,17 @@ void make(const char* folder) {
   model.save(folder);
 }
 
-void encode(const char* folder, const char* text_file, const char* ids_file) {
-  const std::vector<int32_t> ids = alibi::Tokenizer::load(folder)->encode(alibi::core::read_file(text_file));
+void encode(const char* model, const char* texts_file, const char* ids_file) {
+  const std::string texts = alibi::core::read_file(texts_file);
+  const auto tokenizer = alibi::Tokenizer::load(model);
+  std::vector<int32_t> ids;
+  for (size_t begin = 0; begin < texts.size();) {
+    const size_t end = std::min(texts.find('\0', begin), texts.size());
+    const std::vector<int32_t> found = tokenizer->encode(std::string_view(texts).substr(begin, end - begin));
+    ids.insert(ids.end(), found.begin(), found.end());
+    ids.push_back(-1);
+    begin = end + 1;
+  }
   alibi::core::write_file(ids_file, {reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof(int32_t)});
 }
 
@@ -56,7 +66,7 @@ int main(int argc, char** argv) {
     if (action == "make" && argc == 3) return make(argv[2]), 0;
     if (action == "encode" && argc == 5) return encode(argv[2], argv[3], argv[4]), 0;
     if (action == "logits" && argc == 5) return logits(argv[2], argv[3], argv[4]), 0;
-    std::fputs("usage: alibi_for_transformers make FOLDER | encode FOLDER TEXT IDS | logits FOLDER IDS LOGITS\n",
+    std::fputs("usage: alibi_for_transformers make FOLDER | encode MODEL TEXTS IDS | logits FOLDER IDS LOGITS\n",
                stderr);
     return 2;
   } catch (const std::exception& error) {
