@@ -158,7 +158,7 @@ void attention_backward(const Tensor& dout, const Tensor& q, const Tensor& k, co
   }
   run_kernel("attention_backward", problem,
              [&](const Kernel& kernel) { return kernel.backward(problem, state, sums); });
-  kernels::add_sink_gradient(problem, state, sums);
+  if (problem.device == Device::cpu) kernels::add_sink_gradient(problem, state, sums);
 }
 
 }  // namespace alibi

@@ -62,6 +62,7 @@ struct Call {
   Rows q, k, v;
   const SequenceRows* sequences;
   const Slopes* slopes;           ///< [heads], or [batch][heads]
+  const float* sinks;             ///< [heads]: to base 2, -infinity for a head without one; null if there are none
   const HeadRank* head_order;     ///< [heads]
   const HeadRank* kv_head_order;  ///< [kv_heads]
   int64_t queries;                ///< rows of the tensor
@@ -134,6 +135,7 @@ struct BackwardArguments {
   const int32_t *first_block, *last_block;  ///< for each tile; null if the tile visits every block that it sees
   double* slope_sums;                       ///< gradient of the slope for each tile; null if not wanted
   float* dslopes;                           ///< the kernel adds to it
+  float* dsinks;                            ///< the kernel adds to it; null if not wanted
   VisitingTiles* visiting;                  ///< [sequences][heads]
   // For the combined gradient kernel; null if it is not used.
   float* dq_sums;     ///< [tiles][tile_rows / both_rows][both_rows * columns]
@@ -212,6 +214,7 @@ struct Launches {
   int (*accumulate)(const BoundsArguments&, int64_t heads, Type type, void* stream);
   int (*forward)(const ForwardArguments&, int64_t tasks, Type type, void* stream);
   int (*row_terms)(const BackwardArguments&, int64_t rows, Type type, void* stream);
+  int (*add_sinks)(const BackwardArguments&, int64_t heads, Type type, void* stream);
   int (*visiting_tiles)(const BackwardArguments&, int64_t heads, Type type, void* stream);
   int (*query_gradients)(const BackwardArguments&, int64_t tasks, Type type, void* stream);
   int (*both_gradients)(const BackwardArguments&, int64_t units, Type type, void* stream);

@@ -289,7 +289,7 @@ struct DecodeSplits {
 };
 
 /// One thread block for each row: out = sum over slots of 2^(max_s - max) out_s / sum over slots of 2^(max_s - max)
-/// sum_s.
+/// sum_s. A sink is one more term of the denominator.
 template <Type type>
 struct DecodeMerge {
   using Arguments = DecodeArguments;
@@ -303,7 +303,12 @@ struct DecodeMerge {
     const PartialRow* const parts = a.partials + entry * a.slots;
     const float* const outs = a.partial_out + entry * a.slots * a.call.head_dim;
     const int lane = thread_index() % 32;
-    float max = -infinity, sum = 0;  // every warp computes the same values
+    const auto query = static_cast<int>(entry % a.call.queries);
+    const auto head = static_cast<int>(entry / a.call.queries % a.call.heads);
+    const auto batch = static_cast<int>(entry / a.call.queries / a.call.heads);
+    const Place place(a.call, a.call.sequences[batch], head);
+    const float sink = sink_of(a.call, place, head, query);
+    float max = sink, sum = 0;  // every warp computes the same values
     for (int s = lane; s < a.slots; s += 32) max = fmaxf(max, parts[s].max);
     for (int bits = 1; bits < 32; bits *= 2) max = fmaxf(max, lane_xor(max, bits));
     for (int s = lane; s < a.slots; s += 32) {
@@ -315,10 +320,8 @@ struct DecodeMerge {
       if (thread_index() < 32) shared_store(static_cast<uint32_t>(s * 4), weight);
     }
     for (int bits = 1; bits < 32; bits *= 2) sum += lane_xor(sum, bits);
+    if (sink > -infinity) sum += power_of_2(sink - max);
     block_sync();
-    const auto query = static_cast<int>(entry % a.call.queries);
-    const auto head = static_cast<int>(entry / a.call.queries % a.call.heads);
-    const auto batch = static_cast<int>(entry / a.call.queries / a.call.heads);
     const int column = thread_index() * 2;
     if (column < a.call.head_dim) {
       float low = 0, high = 0;
@@ -333,8 +336,7 @@ struct DecodeMerge {
           pack<type>(low * share, high * share);
     }
     if (a.lse == nullptr || thread_index() != 0) return;
-    const SequenceRows sequence = a.call.sequences[batch];
-    write_lse(Place(a.call, sequence, head), query, max, sum, a.near_lse + entry, a.lse + entry);
+    write_lse(place, query, max, sum, a.near_lse + entry, a.lse + entry);
   }
 };
 

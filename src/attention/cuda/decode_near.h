@@ -138,10 +138,18 @@ struct DecodeNear {
     return {static_cast<int>(clamp(begin, seen.begin, seen.end)), static_cast<int>(clamp(end, seen.begin, seen.end))};
   }
 
+  /// A sink counts as a visited key.
+  static ALIBI_LANE void visit_sink(const Arguments& a, const DecodeTile& tile, int at, PartialRow& found) {
+    const Place place(a.call, a.call.sequences[tile.batch], tile.head(at));
+    const float sink = sink_of(a.call, place, tile.head(at), tile.query(at)), max = fmaxf(found.max, sink);
+    if (sink > -infinity) found = {max, found.sum * power_of_2(found.max - max) + power_of_2(sink - max)};
+  }
+
   /// The keys that a row must visit, including the near ones.
   static ALIBI_LANE Keys needed(const Arguments& a, int of_head, int at, Keys near, int keys) {
     const int lane = thread_index() % 32;
-    const auto row = shared_load<DecodeRow>(Visit::row_at(at));
+    auto row = shared_load<DecodeRow>(Visit::row_at(at));
+    if (a.call.sinks != nullptr) visit_sink(a, DecodeTile(a, of_head, block_index() % a.tiles), at, row.found);
     const Keys seen = row.sight.seen;
     float squares = 0, product = 0;
     if (lane * 8 < a.call.head_dim) {

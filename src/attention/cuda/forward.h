@@ -116,6 +116,7 @@ struct Forward {
       max[i] = -infinity;
       sum[i] = 0;
     }
+    if (a.call.sinks != nullptr) visit_sink();
     ALIBI_UNROLLED
     for (int i = 0; i < m; ++i) out[i].clear();
     Keys visited = {known().seen.begin, known().seen.begin};
@@ -131,6 +132,18 @@ struct Forward {
     copies_wait<0>();
     block_sync();  // without key blocks, the queries arrive only here
     write(visited);
+  }
+
+  /// A sink counts as a key that is visited first, whose value is zero.
+  ALIBI_LANE void visit_sink() {
+    const Task task = known().task;
+    const SequenceRows sequence = a.call.sequences[task.sequence];
+    const Place place(a.call, sequence, task.head);
+    ALIBI_UNROLLED
+    for (int r = 0; r < 2 * m; ++r) {
+      max[r] = sink_of(a.call, place, task.head, known().row + own_row() + 8 * r);
+      if (thread_index() % 4 == 0 && max[r] > -infinity) sum[r] = 1;
+    }
   }
 
   /// Visits key blocks towards `end` (exclusive) until the remaining ones are negligible. Returns the last visited one.

@@ -46,6 +46,19 @@ struct RowTermsKernel {
   }
 };
 
+/// The sum of the threads' values, in their order, for thread 0. It overwrites the beginning of shared memory.
+template <int threads>
+ALIBI_LANE double sum_of_block(double own) {
+  block_sync();
+  shared_store(static_cast<uint32_t>(thread_index() * sizeof(double)), own);
+  block_sync();
+  double sum = 0;
+  for (int i = 0; i < threads && thread_index() == 0; ++i) {
+    sum += shared_load<double>(static_cast<uint32_t>(i * sizeof(double)));
+  }
+  return sum;
+}
+
 /// Replaces scores by weights, for a plain block of keys (place.h). The lane's rows are `row` and every eighth after
 /// it, and its first key is `key`.
 template <int m, int n>
@@ -65,9 +78,31 @@ ALIBI_LANE void make_plain_weights(const TileRows& tile, int row, int key, float
   }
 }
 
+/// The index of a sequence's first row in BackwardArguments::terms.
 ALIBI_LANE int64_t first_term(const Call& call, const SequenceRows& sequence, int head) {
   return (int64_t{sequence.batch} * call.heads + head) * call.queries + sequence.query_begin;
 }
+
+/// One thread block for each head. A sink's value is zero, so the gradient of its score is -weight delta.
+struct AddSinks {
+  using Arguments = BackwardArguments;
+  static constexpr int threads = 128, blocks_at_once = 8, shared_bytes = threads * sizeof(double);
+
+  static ALIBI_LANE void run(const Arguments& a) {
+    const int head = block_index();
+    double own = 0;
+    for (int s = 0; s < a.call.sequence_count; ++s) {
+      const SequenceRows sequence = a.call.sequences[s];
+      const Place place(a.call, sequence, head);
+      const RowTerms* const terms = a.terms + first_term(a.call, sequence, head);
+      for (int row = thread_index(); row < sequence.queries; row += threads) {
+        own -= power_of_2(sink_of(a.call, place, head, row) - terms[row].lse2) * terms[row].delta;
+      }
+    }
+    const double sum = sum_of_block<threads>(own);
+    if (thread_index() == 0) a.dsinks[head] += static_cast<float>(sum);
+  }
+};
 
 /// The key blocks that the forward pass visited, among those that a tile of queries sees.
 ALIBI_LANE Keys visited_blocks(const BackwardArguments& a, const SequenceRows& sequence, int head, int tile,

@@ -49,6 +49,7 @@ inline Launches all_launches() {
     constexpr int64_t of_block = RowTermsKernel<Type::bfloat16>::rows_of_block;
     return launch_for<RowTermsKernel>(a, (rows + of_block - 1) / of_block, type, stream);
   };
+  all.add_sinks = launch_for_any<AddSinks>;
   all.visiting_tiles = launch_for_any<FindVisitingTiles>;
   all.query_gradients = launch_for<QueryGradients>;
   all.both_gradients = [](const BackwardArguments& a, int64_t blocks, Type type, void* stream) {

@@ -77,7 +77,6 @@ std::string refusal(const Problem& problem) {
   constexpr int64_t most_columns = 256, most_blocks = std::numeric_limits<int32_t>::max();
   constexpr float least_scale = 0x1p-60f, most_scale = 0x1p60f;
   if (problem.softcap != 0) return fmt::format("softcap is {}, expected 0", problem.softcap);
-  if (!problem.sinks.empty()) return "sinks is set, expected none";
   if (problem.page_rows != 0) return "block_table is set, expected contiguous keys";
   if (problem.window_before != problem.window_after) return "sliding_window_after is set, expected equal windows";
   if (problem.biases->slopes_per_sequence && std::ssize(problem.sequences) != problem.batch) {
@@ -207,6 +206,7 @@ bool backward(const Machine& machine, const Problem& problem, const AttentionSta
                                        .last_block = last_block,
                                        .slope_sums = sums.dslopes != nullptr ? slope_sums.get() : nullptr,
                                        .dslopes = sums.dslopes,
+                                       .dsinks = sums.dsinks,
                                        .visiting = visiting.get(),
                                        .dq_sums = dq_sums.get(),
                                        .counters = counters.get(),
@@ -219,6 +219,9 @@ bool backward(const Machine& machine, const Problem& problem, const AttentionSta
   void* const stream = machine.stream();
   const Type type = type_of(problem.dtype);
   machine.check_launch("row_terms", launches.row_terms(arguments, rows, type, stream));
+  if (sums.dsinks != nullptr) {
+    machine.check_launch("add_sinks", launches.add_sinks(arguments, problem.heads, type, stream));
+  }
   machine.check_launch("visiting_tiles", launches.visiting_tiles(arguments, sequences * problem.heads, type, stream));
   const int64_t units = problem.kv_heads * arguments.call.key_units;
   if (both) {

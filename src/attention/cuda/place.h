@@ -99,6 +99,15 @@ struct alignas(16) RowSight {
   }
 };
 
+/// The sink of a row, or -infinity. Like the row's scores it has biases that count from the nearest key.
+ALIBI_LANE float sink_of(const Call& call, const Place& place, int head, int row) {
+  if (call.sinks == nullptr) return -infinity;
+  const int64_t outside = place.offset + row - place.position(row);
+  const double slope = static_cast<double>(outside < 0 ? place.after : place.before);
+  return static_cast<float>(static_cast<double>(call.sinks[head]) +
+                            slope * static_cast<double>(outside < 0 ? -outside : outside));
+}
+
 /// Writes the log-sum-exp of a row from its sum and maximum to base 2: once with linear biases counted from the nearest
 /// key, and once with the full biases.
 ALIBI_LANE void write_lse(const Place& place, int row, float max, float sum, float* near_lse, float* lse) {

@@ -105,12 +105,8 @@ struct QueryGradients {
                               writable_rows_of(a.dq, sequence.batch, sequence.query_begin, task.head), a.dq.row_stride,
                               row + warp_row, sequence.queries, 0, size);
     if (a.slope_sums == nullptr) return;
-    block_sync();
-    shared_store(static_cast<uint32_t>(thread_index() * sizeof(double)), slope_sum);
-    block_sync();
+    const double sum = sum_of_block<threads>(slope_sum);
     if (thread_index() != 0) return;
-    double sum = 0;
-    for (int i = 0; i < threads; ++i) sum += shared_load<double>(static_cast<uint32_t>(i * sizeof(double)));
     const int tiles = (sequence.queries + rows - 1) / rows;
     a.slope_sums[int64_t{sequence.tiles_before} * a.call.heads + int64_t{task.head} * tiles + task.tile] = sum;
   }
@@ -172,13 +168,25 @@ struct AddSlopes {
       const int tiles = (sequence.queries + a.call.tile_rows - 1) / a.call.tile_rows;
       const double* const sums = a.slope_sums + int64_t{sequence.tiles_before} * a.call.heads + int64_t{head} * tiles;
       for (int tile = thread_index(); tile < tiles; tile += threads) own += sums[tile];
+      if (a.call.sinks != nullptr) own -= beyond_sums(a, sequence, head);
     }
-    shared_store(static_cast<uint32_t>(thread_index() * sizeof(double)), own);
-    block_sync();
-    if (thread_index() != 0) return;
+    const double sum = sum_of_block<threads>(own);
+    if (thread_index() == 0) a.dslopes[block_index()] += static_cast<float>(sum);
+  }
+
+  /// The tiles count distances from the nearest key. Without a sink that gives the same sum, because a row of ds sums
+  /// to zero. With a sink it sums to the sink's weight times delta, which is multiplied here by the distance left out.
+  static ALIBI_LANE double beyond_sums(const Arguments& a, const SequenceRows& sequence, int head) {
+    const Place place(a.call, sequence, head);
+    const RowTerms* const terms = a.terms + first_term(a.call, sequence, head);
     double sum = 0;
-    for (int i = 0; i < threads; ++i) sum += shared_load<double>(static_cast<uint32_t>(i * sizeof(double)));
-    a.dslopes[block_index()] += static_cast<float>(sum);
+    for (int row = thread_index(); row < sequence.queries; row += threads) {
+      const int64_t outside = place.offset + row - place.position(row);
+      if (outside == 0 || (outside < 0 && a.slopes_symmetric == 0)) continue;
+      const float weight = power_of_2(sink_of(a.call, place, head, row) - terms[row].lse2);
+      sum += static_cast<double>(outside < 0 ? -outside : outside) * static_cast<double>(weight * terms[row].delta);
+    }
+    return sum;
   }
 };
 

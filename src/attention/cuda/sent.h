@@ -109,8 +109,11 @@ class SentCall {
       slopes.push_back({static_cast<float>(slope_in_log2(before)), static_cast<float>(slope_in_log2(after)),
                         before == HUGE_VALF, after == HUGE_VALF});
     }
+    std::vector<float> sinks = problem.sinks;
+    for (float& sink : sinks) sink *= std::numbers::log2e_v<float>;
     sequences_at_ = sent.add(sequences);
     slopes_at_ = sent.add(slopes);
+    sinks_at_ = sent.add(sinks);
     order_at_ = sent.add(ranked(problem, 1));
     kv_order_at_ = sent.add(ranked(problem, problem.group()));
   }
@@ -121,6 +124,7 @@ class SentCall {
             .v = rows_of(problem_.v),
             .sequences = sent.at<SequenceRows>(sequences_at_),
             .slopes = sent.at<Slopes>(slopes_at_),
+            .sinks = problem_.sinks.empty() ? nullptr : sent.at<float>(sinks_at_),
             .head_order = sent.at<HeadRank>(order_at_),
             .kv_head_order = sent.at<HeadRank>(kv_order_at_),
             .queries = problem_.queries,
@@ -177,7 +181,7 @@ class SentCall {
   }
 
   const Problem& problem_;
-  size_t sequences_at_, slopes_at_, order_at_, kv_order_at_;
+  size_t sequences_at_, slopes_at_, sinks_at_, order_at_, kv_order_at_;
   int64_t bounds_ = 0, tiles_ = 0, slopes_stride_ = 0;
   bool uniform_ = false;
 };

@@ -95,6 +95,7 @@ DecodeCase random_case(uint64_t seed) {
   c.window = pick({0, 0, 1, 64, 100});
   if (pick({0, 0, 1}) != 0) c.offset = pick({0, 1, 64, 150, 320, -2});
   if (pick({0, 1}) != 0) c.tolerance = 0x1p-11f;
+  if (seed % 3 == 0) c.sinks = random_tensor({c.heads}, seed, 3).to_floats();
   return c;
 }
 

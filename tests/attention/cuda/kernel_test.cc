@@ -14,28 +14,43 @@ using namespace test;
 struct Found {
   Tensor out, lse, dq, dk, dv;
   AttentionStats stats;
+  std::vector<float> dsinks;
 };
 
-/// Backward if the case has a cotangent to spare; slopes' gradients are added to `dslopes`.
+/// Slopes' gradients are computed if there is a place for them, those of sinks if there are any.
 Found run(const AttentionCase& c, const AttentionTensors& t, bool gradients, std::vector<float>* dslopes = nullptr) {
   const auto there = [](const Tensor& tensor) { return tensor.to(Device::cuda); };
   const Tensor q = there(t.q), k = there(t.k), v = there(t.v), dout = there(t.dout);
   Tensor out = there(t.out), dq = there(t.dq), dk = there(t.dk), dv = there(t.dv);
   AttentionState state;
   attention(q, k, v, c.options, out, &state);
-  Found found = {out.to(Device::cpu), state.lse.to(Device::cpu), {}, {}, {}, count_blocks(state)};
+  Found found = {out.to(Device::cpu), state.lse.to(Device::cpu), {}, {}, {}, count_blocks(state), {}};
   if (!gradients) return found;
   Tensor slopes_there;
   if (dslopes != nullptr) {
     slopes_there = Tensor({static_cast<int64_t>(c.options.alibi_slopes.size())}).to(Device::cuda);
   }
+  Tensor sinks_there = Tensor({c.heads}).to(Device::cuda);
   attention_backward(dout, q, k, v, out, state, c.options, dq, dk, dv,
-                     {.dslopes = dslopes != nullptr ? &slopes_there : nullptr});
+                     {.dslopes = dslopes != nullptr ? &slopes_there : nullptr,
+                      .dsinks = !c.options.sinks.empty() ? &sinks_there : nullptr});
+  if (!c.options.sinks.empty()) found.dsinks = sinks_there.to(Device::cpu).to_floats();
   if (dslopes != nullptr) *dslopes = slopes_there.to(Device::cpu).to_floats();
   found.dq = dq.to(Device::cpu);
   found.dk = dk.to(Device::cpu);
   found.dv = dv.to(Device::cpu);
   return found;
+}
+
+/// The gradient of a sink sums a product for each row, each of which is rounded with the row's output.
+void expect_same_sinks(const AttentionCase& c, const AttentionTensors& t, const Found& found,
+                       const AttentionReferenceGradients& expected) {
+  const double unit = c.dtype == DType::bfloat16 ? 0x1p-8 : 0x1p-11;
+  const double rows = static_cast<double>(c.batch * c.queries), columns = static_cast<double>(c.head_dim);
+  for (size_t head = 0; head < found.dsinks.size(); ++head) {
+    const double diff = std::abs(static_cast<double>(found.dsinks[head]) - expected.dsinks[head]);
+    EXPECT_LE(diff, unit * std::sqrt(rows * columns) * (1 + max_abs(t.v.to_floats()) / 4)) << "dsinks " << head;
+  }
 }
 
 /// The kernels' error may be twice the plain formula's.
@@ -72,6 +87,7 @@ void expect_right(const AttentionCase& c, bool gradients) {
   expect("dq", found.dq, expected.dq, plain.dq, 3);
   expect("dk", found.dk, expected.dk, plain.dk, 3);
   expect("dv", found.dv, expected.dv, plain.dv, 3);
+  expect_same_sinks(c, t, found, expected);
 }
 
 /// Cases that the device supports, of both types alternately.
@@ -82,7 +98,6 @@ std::vector<AttentionCase> cases_for_device(int count, uint64_t seed) {
     c.head_dim = (c.head_dim + 7) / 8 * 8;
     c.options.buckets = {};
     c.options.softcap = 0;
-    c.options.sinks.clear();
     c.options.sliding_window_after = 0;
     cases.push_back(c);
   }
@@ -294,6 +309,50 @@ TEST(AttentionCuda, GradientsOfSlopes) {
   expect();
   c.options.alibi_slopes_after = {0.3f, 0.3f, 0.3f, 0.3f};
   expect();
+}
+
+TEST(AttentionCuda, Sinks) {
+  AttentionCase c{.batch = 2, .queries = 150, .keys = 170, .heads = 4, .kv_heads = 2, .head_dim = 32};
+  c.options.alibi_slopes = slopes(4);
+  c.options.sinks = {3, -2, -std::numeric_limits<float>::infinity(), 40};
+  const auto expect = [&] {
+    expect_right(c, true);
+    const EmulatedDevice device;
+    const AttentionTensors t(c);
+    std::vector<float> dslopes;
+    run(c, t, true, &dslopes);
+    AttentionReferenceGradients expected;
+    attention_backward_reference(t.dout, t.q, t.k, t.v, c.options, expected);
+    EXPECT_LE(relative_diff(dslopes, expected.dslopes), c.dtype == DType::bfloat16 ? 3.2e-2 : 4e-3) << c.name();
+  };
+  for (const DType dtype : {DType::bfloat16, DType::float16}) {
+    c.dtype = dtype;
+    expect();
+    c.options.query_offset = 90;  // the last queries are past the last key
+    expect();
+    c.options.query_offset.reset();
+    c.options.tolerance = 0x1p-11f;
+    expect();
+  }
+  // A head with a sink alone, and rows that see no key.
+  c.options.query_offset = -150;
+  const EmulatedDevice device;
+  const AttentionTensors t(c);
+  const Found found = run(c, t, true);
+  EXPECT_EQ(max_abs(found.out.slice(1, 0, 150).to_floats()), 0);
+  EXPECT_NEAR(found.lse.to_floats()[0], 3, 2e-5);
+}
+
+/// A sink is mass that is there before any key is visited.
+TEST(AttentionCuda, ASinkLetsMoreKeysBeSkipped) {
+  AttentionCase c{.queries = 400, .keys = 400, .head_dim = 32, .dtype = DType::bfloat16};
+  c.options.alibi_slopes = {0.05f};
+  c.options.tolerance = 0x1p-11f;
+  const EmulatedDevice device;
+  const AttentionTensors t(c);
+  const int64_t without = run(c, t, false).stats.blocks_visited;
+  c.options.sinks = {12};
+  EXPECT_LT(run(c, t, false).stats.blocks_visited, without);
 }
 
 TEST(AttentionCuda, TheSameBitsInAnyOrder) {
