@@ -43,7 +43,7 @@ struct AttentionOptions {
   /// Forget gates (Forgetting Transformer): log f_t of each key t and query head, [batch, keys, heads] float32 of any
   /// strides, -2^40 to 0. The score of query i and key j has the sum of log f_t over t in (j, i] added to it, besides
   /// any of the biases above. -infinity begins a document: queries from this key on do not see the keys before it. A
-  /// query past the last key counts as one at the last key. Causal, on the CPU. With pages: [pages, page rows, heads].
+  /// query past the last key counts as one there. Causal, on the device of q. With pages: [pages, page rows, heads].
   std::optional<Tensor> log_decay = {};
   bool causal = true;                        ///< keys after the query are not visible
   std::optional<int64_t> query_offset = {};  ///< position of the first query (chunks, shards); absent: the queries are

@@ -70,8 +70,8 @@ typedef struct alibi_attention_options {
   float softmax_scale;   /* 0: 1 / sqrt(head_dim) */
   float tolerance;       /* of the skip rule; 0: every key is visited */
   int32_t bidirectional; /* 0: causal */
-  int32_t device;        /* an alibi_device: where the data of all tensors of the call, dslopes and dsinks lie. All
-                          * else, slopes, sinks and offsets too, is memory of the CPU */
+  int32_t device;        /* an alibi_device: where the data of all tensors of the call, log_decay and the gradients lie.
+                          * All else, slopes, sinks and offsets too, is memory of the CPU */
   void* stream;          /* cudaStream_t in which the work is queued; null: the default stream. The call may return
                           * before the work is done. A state must be destroyed before the stream of its last call */
   int64_t
@@ -90,7 +90,7 @@ typedef struct alibi_attention_options {
   const float* sinks; /* a logit for each head that joins the softmax without a value, -infinity: none; null: none */
   size_t sinks_count;
   const float* log_decay; /* forget gates: log f_t <= 0 of each key and query head, contiguous [batch, keys, heads] or
-                           * [pages, page rows, heads], on the CPU; -infinity begins a document; null: none */
+                           * [pages, page rows, heads], on the device; -infinity begins a document; null: none */
   size_t log_decay_count;
 } alibi_attention_options;
 

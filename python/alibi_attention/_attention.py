@@ -90,7 +90,8 @@ def attention(
     key_padding_mask    (batch, keys) bool, True at padding, as in torch.nn.MultiheadAttention
     log_decay           forget gates, log f_t of each key and query head: (batch, keys, heads) float32, <= 0. Query i adds
                         the sum of log f_t over t in (j, i] to its score of key j; -infinity begins a document, whose
-                        queries do not see the keys before it. Causal, on the CPU. A PyTorch tensor gets a gradient.
+                        queries do not see the keys before it. Causal. A PyTorch tensor gets a gradient. On a GPU what is
+                        no gate is no error: it makes NaN.
 
     Padding. For a batch of sequences of different lengths give key_padding_mask, which is True at padding (the opposite
     of transformers' attention_mask). Padding may be before the tokens of a row, after them, or both; padding between

@@ -38,7 +38,7 @@ def forgetting_attention(
     sm_scale: float | None = None,
     tolerance: float = 0.0,
 ) -> Any:
-    """As forgetting_transformer.forgetting_attention, on a CPU: causal attention with forget gates, attention(log_decay=log_fgate).
+    """As forgetting_transformer.forgetting_attention: causal attention with forget gates, attention(log_decay=log_fgate).
 
     q (batch, queries, heads, head_dim), k and v (batch, keys, kv_heads, head_dim), log_fgate (batch, keys, heads), the logarithms
     of the gates, such as torch.nn.functional.logsigmoid gives them. With head_first the heads come before the length in all of

@@ -31,7 +31,7 @@ def check(q: Tensor, dropout_p: float) -> None:
 
 
 def on_host(name: str, given: Tensor | None) -> Tensor | None:
-    """Slopes and offsets, which the host reads. A copy from a GPU waits for it."""
+    """Slopes, sinks and offsets, which the host reads. A copy from a GPU waits for it."""
     if given is None or not given.is_cuda:
         return given
     if torch.cuda.is_current_stream_capturing():
@@ -40,9 +40,12 @@ def on_host(name: str, given: Tensor | None) -> Tensor | None:
 
 
 def core_options(q: Tensor, options: Options) -> Options:
-    """With slopes and offsets on the CPU."""
+    """With slopes, sinks and offsets on the CPU, and gates on the GPU."""
     check(q, options.dropout_p)
-    return with_tensors(options, [on_host(name, tensor) for name, tensor in zip(TENSORS, tensors_of(options))])
+    gates = options.log_decay
+    options = options._replace(log_decay=None)
+    options = with_tensors(options, [on_host(name, tensor) for name, tensor in zip(TENSORS, tensors_of(options))])
+    return options if gates is None else options._replace(log_decay=gates.detach().to(q.device))
 
 
 def forward(q: Tensor, k: Tensor, v: Tensor, results: tuple[Tensor | None, ...], options: Options) -> None:

@@ -90,7 +90,7 @@ void forward(nb::handle q_in, nb::handle k_in, nb::handle v_in, nb::handle out_i
   std::optional<Array> lse = optional_array(lse_in, "lse", queue.device),
                        kernel_lse = optional_array(kernel_lse_in, "kernel_lse", queue.device),
                        blocks = optional_array(blocks_in, "blocks", queue.device);
-  const AttentionOptions options = options_of(options_in, operation, batch);
+  const AttentionOptions options = options_of(options_in, operation, batch, queue.device);
   const WithoutLock others_run;
   if (!lse) return attention(q.tensor, k.tensor, v.tensor, options, out.tensor);
   AttentionState state;
@@ -117,7 +117,7 @@ void backward(nb::handle dout_in, nb::handle q_in, nb::handle k_in, nb::handle v
   std::optional<Array> dslopes = optional_array(dslopes_in, "dslopes", queue.device),
                        dsinks = optional_array(dsinks_in, "dsinks", queue.device),
                        dlog_decay = optional_array(dlog_decay_in, "dlog_decay", queue.device);
-  const AttentionOptions options = options_of(options_in, operation, batch_of(q.tensor, operation));
+  const AttentionOptions options = options_of(options_in, operation, batch_of(q.tensor, operation), queue.device);
   const WithoutLock others_run;
   AttentionState state;
   state.lse = lse.tensor;

@@ -31,7 +31,7 @@ float scale_of(nb::handle item, const char* operation) {
   return scale;
 }
 
-AttentionOptions options_of(const nb::tuple& given, const char* operation, Batch batch) {
+AttentionOptions options_of(const nb::tuple& given, const char* operation, Batch batch, Device device) {
   const auto [slopes, slopes_after, causal, window, softmax_scale, dropout_p, dropout_seed, query_offset, cu_seqlens_q,
               cu_seqlens_k, tolerance, window_after, softcap, sinks, log_decay] = items<15>(given);
   AttentionOptions options;
@@ -59,8 +59,11 @@ AttentionOptions options_of(const nb::tuple& given, const char* operation, Batch
     }
     options.sinks = floats_of(values.tensor, operation, "sinks");
   }
-  // A copy, because nothing holds the array after this call.
-  if (!log_decay.is_none()) options.log_decay = Array::of_floats(log_decay, operation, "log_decay").tensor.clone();
+  if (!log_decay.is_none() && device != Device::cpu) {  // the caller's tuple holds it
+    options.log_decay = Array(log_decay, operation, "log_decay", device).tensor;
+  } else if (!log_decay.is_none()) {  // a copy, because nothing holds the array after this call
+    options.log_decay = Array::of_floats(log_decay, operation, "log_decay").tensor.clone();
+  }
   return options;
 }
 

@@ -28,6 +28,6 @@ struct Batch {
 
 /// Of a tuple of all options in the order of Options (_options.py); None: the default. Throws TypeError that names what
 /// is of the wrong type, UsageError for slopes that do not fit the batch.
-AttentionOptions options_of(const nb::tuple& given, const char* operation, Batch batch);
+AttentionOptions options_of(const nb::tuple& given, const char* operation, Batch batch, Device device = Device::cpu);
 
 }  // namespace alibi::python

@@ -38,7 +38,8 @@ class EmulatedCore:
         *tensors, options, stream = given
         assert stream == 77
         assert not any(x.data_ptr() in host_memory for x in tensors if x is not None)
-        assert all(x.data_ptr() in host_memory for x in options if isinstance(x, torch.Tensor))
+        for name, x in zip(options._fields, options, strict=True):
+            assert not isinstance(x, torch.Tensor) or (x.data_ptr() in host_memory) == (name != "log_decay")
         function(*given)
         host_memory.clear()
 
@@ -179,6 +180,27 @@ def test_flash_attn_func_and_the_module():
     layer = alibi.AlibiAttention(H * D, H, learned_slopes=True).to(DEVICE, torch.bfloat16)
     layer(torch.randn(2, 70, H * D, dtype=torch.bfloat16, device=DEVICE)).sum().backward()
     assert layer.log_slopes.grad.abs().sum() > 0 and layer.qkv.weight.grad.isfinite().all()
+
+
+def test_sinks_and_gates():
+    """Against the definition in float64: the running sum of the gates, and one more key without a value."""
+    q, k, v = qkv(grad=True)
+    gates = (-torch.rand(1, L, H, device=DEVICE) * 0.3).expand(q.shape[0], L, H).contiguous().requires_grad_()
+    sinks = torch.tensor([0.5, -1.0, 3.0, 0.0]).requires_grad_()
+    out = alibi.attention(q, k, v, log_decay=gates, sinks=sinks)
+    found = torch.autograd.grad(out.double().square().sum(), (q, k, v, gates, sinks))
+
+    q2, k2, v2, g2, s2 = (x.detach().double().to(DEVICE).requires_grad_() for x in (q, k, v, gates, sinks))
+    sums = g2.cumsum(1).transpose(1, 2)
+    scores = torch.einsum("bqhd,bkhd->bhqk", q2, k2) / D**0.5 + sums[..., :, None] - sums[..., None, :]
+    scores = scores.masked_fill(torch.ones(L, L, device=DEVICE).triu(1).bool(), -torch.inf)
+    weights = torch.cat([scores, s2[:, None, None].expand(q.shape[0], H, L, 1)], -1).softmax(-1)[..., :-1]
+    expected = torch.einsum("bhqk,bkhd->bqhd", weights, v2)
+    assert (out - expected).abs().max() < 0.03
+    wanted = torch.autograd.grad(expected.square().sum(), (q2, k2, v2, g2, s2))
+    for a, b in zip(found, wanted, strict=True):
+        assert a.device.type == ("cpu" if a is found[4] else DEVICE)
+        assert (a.to(DEVICE) - b).abs().max() < 0.03 * max(1, b.abs().max())
 
 
 def test_what_gpus_do_not_support_is_refused():

@@ -88,7 +88,8 @@ void set_slopes(const char* operation, const AttentionOptions& options, int64_t 
   biases.slopes_symmetric = options.alibi_slopes_after.empty();
   biases.slopes_after =
       biases.slopes_symmetric ? biases.slopes_before : spread(options.alibi_slopes_after, sequences, heads);
-  biases.slopes_per_sequence = static_cast<int64_t>(options.alibi_slopes.size()) != heads;
+  const auto given = static_cast<int64_t>(options.alibi_slopes.size());
+  biases.slopes_per_sequence = given > 0 && given != heads;
 }
 
 constexpr int64_t most_rows_of_table = 1 << 24;

@@ -174,14 +174,16 @@ void set_decays(const char* operation, const AttentionOptions& options, Problem&
   if (!options.log_decay) return;
   const Tensor& gates = *options.log_decay;
   check_usage(options.causal, "[{}] log_decay is set, but attention is not causal; expected causal", operation);
-  check_usage(problem.device == Device::cpu, "[{}] log_decay is set, but q is on '{}'; expected 'cpu'", operation,
-              name_of(problem.device));
   const bool paged = problem.block_table.defined();
   const Shape shape = {paged ? problem.k_pages : problem.batch, problem.keys, problem.heads};
   check_usage(
-      gates.defined() && gates.shape() == shape && gates.dtype() == DType::float32 && gates.device() == Device::cpu,
-      "[{}] log_decay has shape {}, expected float32 {} (the rows of k, and the heads of q) on 'cpu'", operation,
-      gates.shape(), shape);
+      gates.defined() && gates.shape() == shape && gates.dtype() == DType::float32 && gates.device() == problem.device,
+      "[{}] log_decay has shape {}, expected float32 {} (the rows of k, and the heads of q) on '{}'", operation,
+      gates.shape(), shape, name_of(problem.device));
+  if (problem.device != Device::cpu) {
+    problem.log_decay = gates;
+    return;
+  }
   std::vector<Decays::Rows> rows;
   for (const Sequence& s : problem.sequences) {
     rows.push_back(paged ? Decays::Rows{s.number, 0, s.keys} : Decays::Rows{s.batch, s.key_begin, s.keys});
@@ -323,8 +325,7 @@ BiasSums add_gradients(const char* operation, Problem& problem, const Tensor& do
   if (bias_gradients.dlog_decay != nullptr) {
     const Tensor& gates = *bias_gradients.dlog_decay;
     const Shape shape = {problem.batch, problem.keys, problem.heads};
-    check_usage(problem.decays != nullptr, "[{}] dlog_decay is given, but log_decay is not; set both or neither",
-                operation);
+    check_usage(problem.has_gates(), "[{}] dlog_decay is given, but log_decay is not; set both or neither", operation);
     check_usage(gates.defined() && gates.shape() == shape && gates.dtype() == DType::float32 && gates.contiguous() &&
                     gates.device() == problem.device,
                 "[{}] dlog_decay has shape {}, expected a contiguous float32 {} on '{}'", operation, gates.shape(),

@@ -112,8 +112,9 @@ struct Problem {
 
   std::shared_ptr<const Biases> biases;
   std::vector<float> sinks;              ///< [heads], or empty without sinks
-  std::shared_ptr<const Decays> decays;  ///< null without gates
-  float* dlog_decay = nullptr;           ///< [batch, keys, heads], contiguous; null: not wanted
+  std::shared_ptr<const Decays> decays;  ///< null without gates, and on a device
+  Tensor log_decay;             ///< on a device: the gates, float32 [batch, keys, heads]; undefined without any
+  float* dlog_decay = nullptr;  ///< [batch, keys, heads], contiguous; null: not wanted
   /// The points of each sequence, whose tokens are visited in their order; empty: distances are counted.
   std::vector<std::shared_ptr<const Coordinates>> coordinates;
 
@@ -125,6 +126,7 @@ struct Problem {
   float sink(int64_t head) const {
     return sinks.empty() ? -std::numeric_limits<float>::infinity() : sinks[static_cast<size_t>(head)];
   }
+  bool has_gates() const { return decays != nullptr || log_decay.defined(); }
   bool has_table() const { return biases->table != nullptr; }
   /// Number of slopes that have a gradient of their own.
   int64_t dslopes_size() const {

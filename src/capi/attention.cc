@@ -170,7 +170,7 @@ alibi_status alibi_attention_backward(const alibi_tensor* dout, const alibi_tens
     if (dlog_decay != nullptr) {
       check(settings.log_decay.has_value(), "[{}] dlog_decay is given, but log_decay is not; set both or neither",
             operation);
-      dlog_decay_view = Tensor::view(dlog_decay, settings.log_decay->shape());
+      dlog_decay_view = Tensor::view(dlog_decay, settings.log_decay->shape(), DType::float32, {}, device);
       bias_gradients.dlog_decay = &dlog_decay_view;
     }
     AttentionState kept = state->state;

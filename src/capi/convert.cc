@@ -173,7 +173,8 @@ AttentionOptions to_options(const char* operation, const alibi_attention_options
     check(of_keys > 0 && count >= 0 && count % of_keys == 0,
           "[{}] log_decay_count is {}, expected batch * keys * heads, a multiple of {}", operation,
           options.log_decay_count, of_keys);
-    result.log_decay = Tensor::view(const_cast<float*>(options.log_decay), {batch, count / of_keys, q.size(2)});
+    result.log_decay = Tensor::view(const_cast<float*>(options.log_decay), {batch, count / of_keys, q.size(2)},
+                                    DType::float32, {}, q.device());
   }
   result.dropout_p = options.dropout_p;
   result.dropout_seed = options.dropout_seed;

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "attention/gates.h"
+
 namespace alibi::test {
 namespace {
 
@@ -37,6 +39,14 @@ void random_bias(const core::Random& random, uint64_t& at, AttentionCase& c) {
     default:
       options.alibi_slopes = slopes(static_cast<int>(c.heads));
   }
+}
+
+/// The same values within a wider tensor.
+Tensor strided(const Tensor& gates) {
+  Tensor wide({gates.size(0), gates.size(1), gates.size(2) + 3});
+  Tensor part = wide.slice(2, 2, gates.size(2) + 2);
+  part.copy_from(gates);
+  return part;
 }
 
 float rounded(float value, DType dtype) {
@@ -82,6 +92,40 @@ std::vector<float> random_sinks(int64_t heads, uint64_t seed) {
   for (uint64_t h = 0; h < static_cast<uint64_t>(heads); ++h) sinks.push_back(8 * random.uniform(h) - 4);
   if (heads > 2) sinks.back() = -std::numeric_limits<float>::infinity();
   return sinks;
+}
+
+std::vector<AttentionCase> cases_with_gates(int count, uint64_t seed) {
+  std::vector<AttentionCase> cases = random_cases(count, seed);
+  const core::Random random(seed + 1);
+  uint64_t at = 0;
+  for (AttentionCase& c : cases) {
+    AttentionOptions& options = c.options;
+    options.causal = true;
+    options.alibi_slopes_after.clear();
+    options.sliding_window_after = 0;
+    if (options.query_offset == 0 && random.below(at++, 2) == 0) options.query_offset.reset();
+    c.dtype = random.below(at++, 2) == 0   ? DType::float32
+              : random.below(at++, 2) == 0 ? DType::bfloat16
+                                           : DType::float16;
+    // The scores of a row with one key have no gradient; with dropout the kernels find its rounding.
+    if (random.below(at++, 4) == 0 && c.keys > 1 && options.sliding_window != 1) options.dropout_p = 0.2f;
+    if (random.below(at++, 3) == 0) options.tolerance = 0x1p-24f;
+    const auto kind = static_cast<Gates>(random.below(at++, 4));
+    Tensor gates = random_gates({c.batch, c.keys, c.heads}, c.seed + 7, kind);
+    if (c.batch == 1 && c.queries > 40 && c.keys > 40 && random.below(at++, 2) == 0) {
+      const auto queries = static_cast<int32_t>(c.queries), keys = static_cast<int32_t>(c.keys);
+      options.cu_seqlens_q = {0, 1, 30, 30, queries};
+      options.cu_seqlens_k = {0, 11, 40, keys, keys};
+      if (std::ssize(options.alibi_slopes) > c.heads) options.alibi_slopes.resize(static_cast<size_t>(c.heads));
+    } else if (random.below(at++, 4) == 0) {
+      for (int64_t b = 0; b < c.batch; ++b) {
+        options.seqused_k.push_back(static_cast<int32_t>(c.keys - b));
+        options.leftpad_k.push_back(static_cast<int32_t>(std::min<int64_t>(c.keys - b, b + 1)));
+      }
+    }
+    options.log_decay = random.below(at++, 2) == 0 ? gates : strided(gates);
+  }
+  return cases;
 }
 
 PlainResult plain_attention(const AttentionCase& c, const AttentionTensors& t, bool gradients) {

@@ -93,6 +93,9 @@ std::vector<float> random_sinks(int64_t heads, uint64_t seed);
 /// Random cases with every kind of bias, direction, offset, grouping and odd size; the same in every run.
 std::vector<AttentionCase> random_cases(int count, uint64_t seed);
 
+/// Random cases with every option that gates may be combined with.
+std::vector<AttentionCase> cases_with_gates(int count, uint64_t seed);
+
 /// The formula written plainly in float32. For bfloat16 the weights are rounded before they are multiplied by the
 /// values, as separate operations in that type would do. Gradients are optional. No dropout, no packed sequences.
 struct PlainResult {

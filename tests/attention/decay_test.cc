@@ -13,14 +13,6 @@ namespace {
 
 using namespace test;
 
-/// The same values within a wider tensor.
-Tensor strided(const Tensor& gates) {
-  Tensor wide({gates.size(0), gates.size(1), gates.size(2) + 3});
-  Tensor part = wide.slice(2, 2, gates.size(2) + 2);
-  part.copy_from(gates);
-  return part;
-}
-
 struct Results {
   Tensor out, lse, dq, dk, dv, dgates;
 };
@@ -30,41 +22,6 @@ Results results_of(const AttentionCase& c, AttentionTensors& t) {
   t.forward(c.options);
   t.backward(c.options, {.dlog_decay = c.options.log_decay ? &dgates : nullptr});
   return {t.out.clone(), t.state.lse.clone(), t.dq.clone(), t.dk.clone(), t.dv.clone(), dgates};
-}
-
-/// Random cases with every option that gates may be combined with.
-std::vector<AttentionCase> cases_with_gates(int count, uint64_t seed) {
-  std::vector<AttentionCase> cases = random_cases(count, seed);
-  const core::Random random(seed + 1);
-  uint64_t at = 0;
-  for (AttentionCase& c : cases) {
-    AttentionOptions& options = c.options;
-    options.causal = true;
-    options.alibi_slopes_after.clear();
-    options.sliding_window_after = 0;
-    if (options.query_offset == 0 && random.below(at++, 2) == 0) options.query_offset.reset();
-    c.dtype = random.below(at++, 2) == 0   ? DType::float32
-              : random.below(at++, 2) == 0 ? DType::bfloat16
-                                           : DType::float16;
-    // The scores of a row with one key have no gradient; with dropout the kernels find its rounding.
-    if (random.below(at++, 4) == 0 && c.keys > 1 && options.sliding_window != 1) options.dropout_p = 0.2f;
-    if (random.below(at++, 3) == 0) options.tolerance = 0x1p-24f;
-    const auto kind = static_cast<Gates>(random.below(at++, 4));
-    Tensor gates = random_gates({c.batch, c.keys, c.heads}, c.seed + 7, kind);
-    if (c.batch == 1 && c.queries > 40 && c.keys > 40 && random.below(at++, 2) == 0) {
-      const auto queries = static_cast<int32_t>(c.queries), keys = static_cast<int32_t>(c.keys);
-      options.cu_seqlens_q = {0, 1, 30, 30, queries};
-      options.cu_seqlens_k = {0, 11, 40, keys, keys};
-      if (std::ssize(options.alibi_slopes) > c.heads) options.alibi_slopes.resize(static_cast<size_t>(c.heads));
-    } else if (random.below(at++, 4) == 0) {
-      for (int64_t b = 0; b < c.batch; ++b) {
-        options.seqused_k.push_back(static_cast<int32_t>(c.keys - b));
-        options.leftpad_k.push_back(static_cast<int32_t>(std::min<int64_t>(c.keys - b, b + 1)));
-      }
-    }
-    options.log_decay = random.below(at++, 2) == 0 ? gates : strided(gates);
-  }
-  return cases;
 }
 
 TEST(AttentionDecay, RandomCasesEqualTheReference) {

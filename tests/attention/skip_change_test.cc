@@ -40,8 +40,15 @@ struct Outcome {
   std::vector<double> out, lse, dq, dk, dv, dslopes;
 };
 
-Outcome both_passes(const AttentionCase& c, AttentionTensors& t, float tolerance) {
+/// With gates on the device of the tensors.
+AttentionOptions options_there(const AttentionCase& c, const AttentionTensors& t) {
   AttentionOptions options = c.options;
+  if (options.log_decay) options.log_decay = options.log_decay->to(t.q.device());
+  return options;
+}
+
+Outcome both_passes(const AttentionCase& c, AttentionTensors& t, float tolerance) {
+  AttentionOptions options = options_there(c, t);
   options.tolerance = tolerance;
   t.forward(options);
   Tensor dslopes({c.heads}, DType::float32, t.q.device());
@@ -117,7 +124,7 @@ void for_each_row(const AttentionCase& c, const AttentionTensors& t, const kerne
 }  // namespace
 
 SkipChange skip_change(const AttentionCase& c, AttentionTensors& t, float tolerance, double noise) {
-  const kernels::Problem problem = kernels::make_problem("test", t.q, t.k, t.v, t.out, c.options);
+  const kernels::Problem problem = kernels::make_problem("test", t.q, t.k, t.v, t.out, options_there(c, t));
   const Outcome all = both_passes(c, t, 0), some = both_passes(c, t, tolerance);
   const auto tol = static_cast<double>(tolerance), scale = std::abs(static_cast<double>(problem.scale));
   const double kept = 1 / (1 - static_cast<double>(c.options.dropout_p));

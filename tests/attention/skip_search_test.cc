@@ -4,6 +4,7 @@
 #include <functional>
 #include <random>
 
+#include "attention/cuda/emulated_device.h"
 #include "attention/skip_change.h"
 
 namespace alibi::kernels {
@@ -190,9 +191,13 @@ class Search {
 
 /// The worst ratio of change and bound that a search finds; every one is at most 1.
 SkipChange worst_found(uint64_t seed, DType dtype, int cases, int steps, bool capped = false,
-                       Search::Form form = Search::Form::linear) {
+                       Search::Form form = Search::Form::linear, Device device = Device::cpu) {
   Search search(seed);
   SkipChange worst;
+  const auto change_of = [&](const AttentionCase& c, AttentionTensors t, float tolerance, double noise) {
+    for (Tensor* tensor : {&t.q, &t.k, &t.v, &t.dout, &t.out, &t.dq, &t.dk, &t.dv}) *tensor = tensor->to(device);
+    return skip_change(c, t, tolerance, noise);
+  };
   // The rounding of the data type; that of bfloat16 results hides the changes of smaller tolerances.
   const double noise = dtype == DType::float32 ? 3e-6 : 0.02;
   for (int i = 0; i < cases; ++i) {
@@ -201,7 +206,7 @@ SkipChange worst_found(uint64_t seed, DType dtype, int cases, int steps, bool ca
     SCOPED_TRACE(fmt::format("tolerance {} {}", tolerance, c.name()));
     AttentionTensors t(c);
     search.shape(t);
-    SkipChange best = skip_change(c, t, tolerance, noise);
+    SkipChange best = change_of(c, t, tolerance, noise);
     EXPECT_TRUE(best.worst() <= 1) << best.name();
     for (int n = 0; n < steps; ++n) {
       AttentionTensors next(c);
@@ -209,7 +214,7 @@ SkipChange worst_found(uint64_t seed, DType dtype, int cases, int steps, bool ca
       next.k = t.k.clone();
       next.v = t.v.clone();
       search.step(next);
-      const SkipChange change = skip_change(c, next, tolerance, noise);
+      const SkipChange change = change_of(c, next, tolerance, noise);
       EXPECT_TRUE(change.worst() <= 1) << change.name();
       if (!(change.worst() > best.worst())) continue;
       best = change;
@@ -266,6 +271,15 @@ TEST(AttentionSkipSearch, FindsNoViolationWithGatesInBfloat16) {
   const SkipChange worst = worst_found(9, DType::bfloat16, 20, 4, false, Search::Form::gates);
   RecordProperty("worst", worst.name());
   EXPECT_GT(worst.worst(), 0.1) << worst.name();
+}
+
+TEST(AttentionSkipSearch, FindsNoViolationOnAGpu) {
+  const EmulatedDevice device;
+  for (const Search::Form form : {Search::Form::linear, Search::Form::gates}) {
+    const SkipChange worst = worst_found(10, DType::bfloat16, 6, 3, false, form, Device::cuda);
+    RecordProperty(form == Search::Form::gates ? "worst_of_gates" : "worst", worst.name());
+    EXPECT_GT(worst.worst(), 0.1) << worst.name();
+  }
 }
 
 TEST(AttentionSkipSearch, FindsNoViolationWithTablesInBfloat16) {

@@ -7,6 +7,7 @@
 
 #include "alibi/stream.h"
 #include "attention/cases.h"
+#include "attention/gates.h"
 
 namespace alibi::test {
 namespace {
@@ -37,9 +38,11 @@ class OnGpu {
         dk_(t.dk.to(Device::cuda)),
         dv_(t.dv.to(Device::cuda)) {}
 
-  void forward(const AttentionOptions& options) { attention(q_, k_, v_, options, out_, &state_); }
+  void forward(const AttentionOptions& options) { attention(q_, k_, v_, there(options), out_, &state_); }
   void backward(const AttentionOptions& options) {
-    attention_backward(dout_, q_, k_, v_, out_, state_, options, dq_, dk_, dv_);
+    if (options.log_decay) dgates_ = Tensor(options.log_decay->shape()).to(Device::cuda);
+    attention_backward(dout_, q_, k_, v_, out_, state_, there(options), dq_, dk_, dv_,
+                       {.dlog_decay = options.log_decay ? &dgates_ : nullptr});
   }
   void both(const AttentionOptions& options) {
     forward(options);
@@ -51,6 +54,7 @@ class OnGpu {
   Tensor dq() const { return dq_.to(Device::cpu); }
   Tensor dk() const { return dk_.to(Device::cpu); }
   Tensor dv() const { return dv_.to(Device::cpu); }
+  Tensor dgates() const { return dgates_.to(Device::cpu); }
   std::vector<Tensor> all() const { return {out(), lse(), dq(), dk(), dv()}; }
   AttentionState& state() { return state_; }
   double visited() const {
@@ -59,7 +63,12 @@ class OnGpu {
   }
 
  private:
-  Tensor q_, k_, v_, dout_, out_, dq_, dk_, dv_;
+  static AttentionOptions there(AttentionOptions options) {
+    if (options.log_decay) options.log_decay = options.log_decay->to(Device::cuda);
+    return options;
+  }
+
+  Tensor q_, k_, v_, dout_, out_, dq_, dk_, dv_, dgates_;
   AttentionState state_;
 };
 
@@ -125,7 +134,6 @@ std::vector<AttentionCase> gpu_cases(DType dtype) {
     c.dtype = dtype;
     c.head_dim = head_dims[i % std::size(head_dims)];
     c.options.softcap = 0;
-    c.options.sinks.clear();
     c.options.sliding_window_after = 0;
     if (c.options.buckets) {
       c.options.buckets.reset();
@@ -149,6 +157,30 @@ TEST_P(GpuAttention, EveryKernelOnFewTiles) {
       c.options.causal = causal;
       c.options.tolerance = 0x1p-11f;
       expect_both_passes(c);
+    }
+  }
+}
+
+TEST_P(GpuAttention, EveryKernelOnFewTilesWithGates) {
+  const double tolerance = GetParam() == DType::bfloat16 ? 2e-2 : 4e-3;
+  for (const int64_t head_dim : {64, 128, 96, 256}) {
+    for (const Gates kind : {Gates::mild, Gates::strong, Gates::sharp, Gates::documents}) {
+      AttentionCase c{.queries = 150, .keys = 290, .heads = 2, .kv_heads = 1, .head_dim = head_dim};
+      c.dtype = GetParam();
+      c.options.log_decay = random_gates({1, 290, 2}, 3, kind);
+      c.options.sinks = {1, -2};
+      c.options.tolerance = 0x1p-24f;
+      SCOPED_TRACE(c.name());
+      const AttentionTensors t(c);
+      OnGpu run(t);
+      run.both(c.options);
+      const auto [out, lse, expected] = Expected(t, c.options);
+      EXPECT_LE(max_abs_diff(run.lse(), lse), 2e-5);
+      EXPECT_LE(max_abs_diff(run.out(), out), tolerance * max_abs(out));
+      EXPECT_LE(max_abs_diff(run.dq(), expected.dq), tolerance * max_abs(expected.dq));
+      EXPECT_LE(max_abs_diff(run.dk(), expected.dk), tolerance * max_abs(expected.dk));
+      EXPECT_LE(max_abs_diff(run.dv(), expected.dv), tolerance * max_abs(expected.dv));
+      EXPECT_LE(max_abs_diff(run.dgates(), expected.dlog_decay), tolerance * max_abs(expected.dlog_decay));
     }
   }
 }

@@ -36,6 +36,28 @@ struct Slopes {
   int32_t closed_before, closed_after;
 };
 
+/// The form of the biases. Each has kernels of its own.
+enum class Form : int32_t {
+  slopes,  ///< or none
+  gates,   ///< forget gates, and slopes too
+};
+
+/// A sum of gates: high + low.
+struct GateSum {
+  double high, low;
+};
+
+/// The forget gates of a block of keys of a head, to base 2 (gates.h). A gate of -infinity counts as 0 in sums and
+/// begins a document.
+struct alignas(16) GateBlock {
+  GateSum before;    ///< over all earlier keys
+  int32_t document;  ///< first key of the document of the key before the block
+  int32_t unused[3];
+  float to_end[block_keys];                                  ///< over the later keys of the block
+  float from_start[block_keys], from_start_low[block_keys];  ///< their sum: over the keys of the block up to each
+  int32_t documents[block_keys];  ///< first key of the key's document, or -1 if that begins before the block
+};
+
 /// An entry of the order in which heads are computed, by decreasing work. Heads with about equal work form a class: the
 /// entries [begin, begin + size).
 struct HeadRank {
@@ -63,6 +85,7 @@ struct Call {
   const SequenceRows* sequences;
   const Slopes* slopes;           ///< [heads], or [batch][heads]
   const float* sinks;             ///< [heads]: to base 2, -infinity for a head without one; null if there are none
+  const GateBlock* gates;         ///< with the entries of Bounds; null without gates
   const HeadRank* head_order;     ///< [heads]
   const HeadRank* kv_head_order;  ///< [kv_heads]
   int64_t queries;                ///< rows of the tensor
@@ -78,6 +101,13 @@ struct Call {
   float scale2;  ///< scale * log2(e)
 };
 
+struct GateArguments {
+  Call call;
+  const float* log_decay;  ///< [batch][keys][heads]
+  int64_t batch_stride, key_stride, head_stride;
+  GateBlock* blocks;
+};
+
 /// Bounds of the weight of the keys before a block, or from the block on: base-2 logarithms for queries with x =
 /// levels.
 struct KeyBound {
@@ -87,8 +117,7 @@ struct KeyBound {
   float unused[2];
 };
 
-/// The tables of the skip rule. The entries of a head begin at heads * bounds_before + head * (its number of blocks +
-/// 1).
+/// The tables of the skip rule. A head has an entry for each of its blocks and one more, from first_entry() on.
 struct Bounds {
   KeyBound *before, *from;  ///< `from` is null for causal attention
   float* centres;           ///< [sequences][kv_heads][head_dim]
@@ -137,6 +166,11 @@ struct BackwardArguments {
   float* dslopes;                           ///< the kernel adds to it
   float* dsinks;                            ///< the kernel adds to it; null if not wanted
   VisitingTiles* visiting;                  ///< [sequences][heads]
+  // For the gradient of gates; null if it is not wanted.
+  float* row_sums;    ///< [batch][heads][queries]: the sum of each row of ds
+  float* key_sums;    ///< [batch][heads][keys]: of each column
+  float* dlog_decay;  ///< [batch][keys][heads]: the kernel adds to it
+  int64_t keys;       ///< rows of the tensor
   // For the combined gradient kernel; null if it is not used.
   float* dq_sums;     ///< [tiles][tile_rows / both_rows][both_rows * columns]
   int32_t* counters;  ///< [tiles][tile_rows / both_rows]: number of blocks that have added their part
@@ -206,9 +240,12 @@ struct StoreArguments {
   Chunk chunks[most_chunks];
 };
 
-/// The kernel launches of a pass. Each returns a cudaError_t.
+/// The kernel launches of the passes, for one form of biases. Each returns a cudaError_t. Those that the form does not
+/// have are null.
 struct Launches {
   int (*store)(const StoreArguments&, void* stream);
+  int (*sum_gates)(const GateArguments&, int64_t units, Type type, void* stream);
+  int (*sum_gate_blocks)(const GateArguments&, int64_t heads, Type type, void* stream);
   int (*centres)(const BoundsArguments&, int64_t kv_heads, Type type, void* stream);
   int (*measure)(const BoundsArguments&, int64_t units, Type type, void* stream);
   int (*accumulate)(const BoundsArguments&, int64_t heads, Type type, void* stream);
@@ -220,6 +257,7 @@ struct Launches {
   int (*both_gradients)(const BackwardArguments&, int64_t units, Type type, void* stream);
   int (*key_gradients)(const BackwardArguments&, int64_t tasks, Type type, void* stream);
   int (*add_slopes)(const BackwardArguments&, int64_t slopes, Type type, void* stream);
+  int (*add_gates)(const BackwardArguments&, int64_t heads, Type type, void* stream);
   int (*cached_centres)(const CacheArguments&, int64_t kv_heads, Type type, void* stream);
   int (*measure_cached)(const CacheArguments&, int64_t blocks, Type type, void* stream);
   int (*raise_nodes)(const CacheArguments&, int64_t kv_heads, Type type, void* stream);
@@ -229,6 +267,6 @@ struct Launches {
 };
 
 /// The launches of the kernels that are compiled for GPUs (launches.cu).
-const Launches& gpu_launches();
+const Launches& gpu_launches(Form form);
 
 }  // namespace alibi::kernels::cuda

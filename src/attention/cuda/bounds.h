@@ -164,7 +164,7 @@ struct Centres {
 
 /// One thread block for each block of keys of a key/value head. Bounds the weight of its keys for each head that reads
 /// them.
-template <Type type>
+template <Type type, Form form>
 struct Measure {
   using Arguments = BoundsArguments;
   static constexpr int threads = block_keys, blocks_at_once = 8;
@@ -205,11 +205,10 @@ struct Measure {
       longest = fmaxf(longest, at(norms_at, j));
     }
     const int group = a.call.heads / a.call.kv_heads;
-    const int blocks = (sequence.keys + block_keys - 1) / block_keys;
     for (int head = task.head * group; head < (task.head + 1) * group; ++head) {
       const Slopes slopes = a.call.slopes[sequence.batch * a.call.slopes_stride + head];
       const float length = a.bounds.lengths[int64_t{task.sequence} * a.call.heads + head];
-      const int64_t of_head = int64_t{sequence.bounds_before} * a.call.heads + int64_t{head} * (blocks + 1);
+      const int64_t of_head = first_entry(a.call, sequence, head);
       for (int side = 0; side < 2; ++side) {
         if (side == 1 && a.bounds.from == nullptr) break;
         KeyBound& bound = side == 0 ? a.bounds.before[of_head + task.tile + 1] : a.bounds.from[of_head + task.tile];
@@ -220,7 +219,13 @@ struct Measure {
         float part = 0;
         for (int j = i / bound_levels * 8; j < i / bound_levels * 8 + 8 && j < count; ++j) {
           const auto distance = static_cast<float>(side == 0 ? block_keys - 1 - j : j);
-          part += power_of_2(x * (at(radii_at, j) - largest) - slope * distance);
+          float exponent = x * (at(radii_at, j) - largest) - slope * distance;
+          if constexpr (form == Form::gates) {
+            const GateBlock& gates = a.call.gates[of_head + task.tile];
+            if (gates.documents[block_keys - 1] > first + j) continue;  // later rows do not see it
+            exponent += gates.to_end[j];
+          }
+          part += power_of_2(exponent);
         }
         block_sync();
         set(parts_at, i, part);
@@ -247,6 +252,7 @@ struct Measure {
 /// single blocks by the bounds of all blocks before the block, or from the block on. Each lane sums a range of blocks.
 /// A scan over the lanes gives the sums of all earlier ranges. Then each lane sums its range again, starting from
 /// those.
+template <Form form>
 struct Accumulate {
   using Arguments = BoundsArguments;
   static constexpr int numbers = bound_levels + 2;
@@ -255,11 +261,15 @@ struct Accumulate {
 
   float farther;  ///< log2 of the factor that the next block's distance applies to a block's weights; negative if
                   ///< maxima are computed
+  const GateBlock* gates;
 
-  /// Upper bound of the sum of two bounds, where the first lies `blocks` blocks farther away.
-  ALIBI_LANE float combined(float before, int blocks, float own) const {
+  /// Upper bound of the sum of two bounds: of the `blocks` blocks before block `end`, and of all keys before those.
+  ALIBI_LANE float combined(float before, int end, int blocks, float own) const {
     if (farther < 0) return fmaxf(before, own);
-    const float away = farther * static_cast<float>(blocks);
+    float away = farther * static_cast<float>(blocks);
+    if constexpr (form == Form::gates) {
+      away -= gates[end].document >= (end - blocks) * block_keys ? -1e30f : sum_of_blocks(gates, end - blocks, end);
+    }
     const float moved = before - away + 0x1p-21f * (fabsf(before) + away);
     if (!(moved < infinity && own < infinity)) return infinity;
     const float high = fmaxf(moved, own), low = fminf(moved, own);
@@ -272,8 +282,8 @@ struct Accumulate {
     const SequenceRows sequence = a.call.sequences[sequence_index];
     const Slopes slopes = a.call.slopes[sequence.batch * a.call.slopes_stride + head];
     const int blocks = (sequence.keys + block_keys - 1) / block_keys;
-    const int64_t of_head = int64_t{sequence.bounds_before} * a.call.heads + int64_t{head} * (blocks + 1);
-    Accumulate of = {(slopes.before) * block_keys};
+    const int64_t of_head = first_entry(a.call, sequence, head);
+    Accumulate of = {(slopes.before) * block_keys, form == Form::gates ? a.call.gates + of_head : nullptr};
     of.go(reinterpret_cast<float*>(a.bounds.before + of_head), blocks, false);
     if (a.bounds.from == nullptr) return;
     warp_sync();
@@ -293,20 +303,20 @@ struct Accumulate {
     const int first = lane * each < blocks ? lane * each : blocks;
     const int last = first + each < blocks ? first + each : blocks;
     float own = start;
-    for (int i = first; i < last; ++i) own = combined(own, 1, entry(i));
+    for (int i = first; i < last; ++i) own = combined(own, i + 1, 1, entry(i));
     const auto of_lane = [&](int other) { return static_cast<uint32_t>((number * 32 + other) * 4); };
     for (int step = 1; step < 32; step *= 2) {  // now `own` is the sum of the ranges of `step` lanes
       shared_store(of_lane(lane), own);
       warp_sync();
       const float before = lane >= step ? shared_load<float>(of_lane(lane - step)) : start;
       const int begin = (lane + 1 - step) * each;
-      own = combined(before, begin < last ? last - begin : 0, own);
+      own = combined(before, last, begin < last ? last - begin : 0, own);
       warp_sync();
     }
     shared_store(of_lane(lane), own);
     warp_sync();
     float all = lane > 0 ? shared_load<float>(of_lane(lane - 1)) : start;
-    for (int i = first; i < last; ++i) entry(i) = all = combined(all, 1, entry(i));
+    for (int i = first; i < last; ++i) entry(i) = all = combined(all, i + 1, 1, entry(i));
   }
 };
 

@@ -7,13 +7,14 @@
 
 #include <type_traits>
 
+#include "attention/cuda/gates.h"
 #include "attention/cuda/order.h"
 #include "attention/cuda/skip.h"
 #include "attention/cuda/tile.h"
 
 ALIBI_LANES_BEGIN
 
-template <Type type, int columns>
+template <Type type, int columns, Form form>
 struct Forward {
   using Arguments = ForwardArguments;
   using Operand = std::conditional_t<columns <= 128, SpacedTile<columns>, Tile<columns>>;
@@ -25,7 +26,7 @@ struct Forward {
   /// Whether there is memory for the keys and values of two blocks. Then those of the next block arrive during a whole
   /// block. Otherwise values arrive while scores are computed, and the next keys while weights and out are.
   static constexpr bool two_stages = columns <= 64;
-  using Rule = SkipRule<type, Operand, m>;
+  using Rule = SkipRule<type, Operand, m, form>;
   static constexpr int blocks_at_once = columns <= 128 ? 2 : 1;
 
   static constexpr uint32_t stage_bytes = Operand::bytes(block_keys), stages = two_stages ? 2 : 1;
@@ -35,7 +36,12 @@ struct Forward {
   static constexpr uint32_t skip_at = v_at + stages * stage_bytes;
   static constexpr uint32_t sights_at = skip_at + rows * sizeof(SkipRow);
   static constexpr uint32_t known_at = sights_at + rows * sizeof(Keys);
-  static constexpr int shared_bytes = static_cast<int>(known_at) + 128;
+  /// With gates: those of the rows, and for the keys of each stage GateBlock::to_end and the sum before the next block.
+  static constexpr uint32_t gate_rows_at = known_at + 128;
+  static constexpr uint32_t gate_stage_bytes = block_keys * sizeof(float) + sizeof(GateSum);
+  static constexpr uint32_t gates_at = gate_rows_at + rows * sizeof(GateRow);
+  static constexpr int shared_bytes =
+      static_cast<int>(form == Form::gates ? gates_at + stages * gate_stage_bytes : gate_rows_at);
   static_assert(shared_bytes <= 99 << 10);                                 // what a thread block of any GPU can have
   static_assert(columns > 128 || 2 * (shared_bytes + 1024) <= 164 << 10);  // an SM of A100; each block reserves 1 KB
 
@@ -43,7 +49,7 @@ struct Forward {
   static constexpr float weight_unit = type == Type::float16 ? 0x1p8f : 1.0f;
 
   /// Data of the tile that all threads share. It is in shared memory and read where it is needed, to save registers.
-  struct Known {
+  struct Known : TileGates<form> {
     TileRows tile;
     Task task;
     Keys seen;     ///< in blocks
@@ -62,19 +68,23 @@ struct Forward {
   static ALIBI_LANE void run(const Arguments& a) {
     const Task task = query_task(a.call, block_index());
     const SequenceRows sequence = a.call.sequences[task.sequence];
-    const Place place(a.call, sequence, task.head);
+    const PlaceOf<form> place(a.call, sequence, task.head);
     const int row = task.tile * rows, count = sequence.queries - row < rows ? sequence.queries - row : rows;
     const int at = thread_index();
+    const TileGates<form> gates(place, row);
+    if constexpr (form == Form::gates) {
+      if (at < rows) shared_store(gate_row_at(at), GateRow(place, gates, row + at));
+    }
     if (at < rows) shared_store(sights_at + static_cast<uint32_t>(at * sizeof(Keys)), place.seen(row + at, row + at));
     if (at == 0) {
       const int kv_head = task.head / (a.call.heads / a.call.kv_heads);
       const TileRows tile(place, row, count);
       const Keys seen = blocks_of(place.seen(row, row + count - 1));
       const int64_t diagonal = clamp(tile.position(count - 1) / block_keys, seen.begin, seen.end - 1);
-      shared_store(known_at,
-                   Known{tile, task, seen, static_cast<int>(diagonal), row, first_bound(a, sequence, task.head),
-                         rows_of(a.call.k, sequence.batch, sequence.key_begin, kv_head),
-                         rows_of(a.call.v, sequence.batch, sequence.key_begin, kv_head)});
+      shared_store(known_at, Known{gates, tile, task, seen, static_cast<int>(diagonal), row,
+                                   first_entry(a.call, sequence, task.head),
+                                   rows_of(a.call.k, sequence.batch, sequence.key_begin, kv_head),
+                                   rows_of(a.call.v, sequence.batch, sequence.key_begin, kv_head)});
     }
     copy_tile<Operand, rows, threads>(q_at, rows_of(a.call.q, sequence.batch, sequence.query_begin, task.head),
                                       a.call.q.row_stride, row, sequence.queries, a.call.head_dim);
@@ -85,6 +95,9 @@ struct Forward {
 
   ALIBI_LANE explicit Forward(const Arguments& arguments) : a(arguments) {}
 
+  static ALIBI_LANE uint32_t gate_row_at(int row) {
+    return gate_rows_at + static_cast<uint32_t>(row * sizeof(GateRow));
+  }
   static ALIBI_LANE Known known() { return shared_load<Known>(known_at); }
   /// The lane's first row within the tile.
   static ALIBI_LANE int own_row(int thread = thread_index()) { return thread / 32 * 16 * m + thread % 32 / 4; }
@@ -96,6 +109,17 @@ struct Forward {
   ALIBI_LANE void copy_values(int block, uint32_t stage) const {
     copy_tile<Operand, block_keys, threads>(v_at + stage, known().values, a.call.v.row_stride, block * block_keys,
                                             known().tile.last_key + 1, a.call.head_dim);
+    if constexpr (form == Form::gates) copy_gates(block, stage);
+  }
+  /// The gates of a stage of keys.
+  static ALIBI_LANE uint32_t gates_of(uint32_t stage) { return gates_at + stage / stage_bytes * gate_stage_bytes; }
+  ALIBI_LANE void copy_gates(int block, uint32_t stage) const {
+    constexpr int chunks = block_keys * sizeof(float) / sizeof(Chunk);
+    const int thread = thread_index();
+    const GateBlock* const blocks = known().blocks + block;
+    const uint32_t to = gates_of(stage) + static_cast<uint32_t>(thread * sizeof(Chunk));
+    if (thread < chunks) copy16(to, blocks->to_end + thread * 4, true);
+    if (thread == chunks) copy16(to, &blocks[1].before, true);
   }
   /// Starts the copies for a block that is visited later.
   ALIBI_LANE void copy_ahead(int block, uint32_t stage) const {
@@ -177,21 +201,21 @@ struct Forward {
         copies_commit();
       }
       Fragment<n> weights[m];
-      make_weights(block * block_keys, weights);
+      make_weights(block * block_keys, gates_of(stage), weights);
       if (a.budget > 0 && block != last) {
-        over = Rule::over(a, known().tile, known().bounds, block, towards, max, sum, skip_at);
+        over = Rule::over(a, known().tile, known(), known().bounds, block, towards, max, sum, skip_at, gate_rows_at);
       }
       add_product<type, Operand>(out, weights, rows_of_16<Operand>(v_at + stage, 0));
       if (block == last) return block;
     }
   }
 
-  /// Updates the running maxima and replaces scores by weights relative to them.
-  ALIBI_LANE void make_weights(int key, Fragment<n> (&weights)[m]) {
+  /// Updates the running maxima and replaces scores by weights relative to them. `gates` are those of the keys.
+  ALIBI_LANE void make_weights(int key, uint32_t gates, Fragment<n> (&weights)[m]) {
     const TileRows tile = known().tile;
     const int thread = thread_index_here(), own_key = thread % 4 * 2, own_row = Forward::own_row(thread);
     const int end = key + block_keys;
-    const bool plain = tile.is_plain(key, end);
+    const bool plain = tile.template is_plain<form>(key, end);
     const float rise = tile.rise(end);
     float base[2 * m];  // for each row's scores
     if (plain) {
@@ -200,11 +224,20 @@ struct Forward {
       for (int r = 0; r < 2 * m; ++r) {
         base[r] = -rise * static_cast<float>(tile.position(own_row + 8 * r) - key);
       }
+      if constexpr (form == Form::gates) {
+        const float between = known().since(shared_load<GateSum>(gates + block_keys * sizeof(float)));
+        ALIBI_UNROLLED
+        for (int r = 0; r < 2 * m; ++r)
+          base[r] += between + shared_load<GateRow>(gate_row_at(own_row + 8 * r)).from_tile;
+      }
       ALIBI_UNROLLED
       for (int j = 0; j < n; ++j) {
         ALIBI_UNROLLED
         for (int e = 0; e < 4; ++e) {
-          const float bias = fmaf(rise, static_cast<float>(8 * j + e % 2), first);
+          float bias = fmaf(rise, static_cast<float>(8 * j + e % 2), first);
+          if constexpr (form == Form::gates) {
+            bias += shared_load<float>(gates + static_cast<uint32_t>((own_key + 8 * j + e % 2) * sizeof(float)));
+          }
           ALIBI_UNROLLED
           for (int i = 0; i < m; ++i) scores[i].at[j][e] = fmaf(scores[i].at[j][e], a.call.scale2, bias);
         }
@@ -215,12 +248,14 @@ struct Forward {
         base[r] = 0;
         const RowSight sight(shared_load<Keys>(sights_at + static_cast<uint32_t>((own_row + 8 * r) * sizeof(Keys))),
                              tile.position(own_row + 8 * r));
+        const PairGates<form> pairs = pair_gates(own_row + 8 * r, sight.position, key);
         ALIBI_UNROLLED
         for (int j = 0; j < n; ++j) {
           ALIBI_UNROLLED
           for (int e = 0; e < 2; ++e) {
             float& score = scores[r / 2].at[j][r % 2 * 2 + e];
-            score = sight.biased(tile.before, tile.after, key + own_key + 8 * j + e, score * a.call.scale2);
+            score = pairs.add(score * a.call.scale2, own_key + 8 * j + e);
+            score = sight.biased(tile.before, tile.after, key + own_key + 8 * j + e, score);
           }
         }
       }
@@ -260,6 +295,14 @@ struct Forward {
         out[r / 2].at[j][r % 2 * 2] *= factor[r];
         out[r / 2].at[j][r % 2 * 2 + 1] *= factor[r];
       }
+    }
+  }
+
+  static ALIBI_LANE PairGates<form> pair_gates(int row, int position, int key) {
+    if constexpr (form == Form::gates) {
+      return PairGates<form>(known(), shared_load<GateRow>(gate_row_at(row)), position, key);
+    } else {
+      return PairGates<form>(row, position, key);
     }
   }
 

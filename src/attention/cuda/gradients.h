@@ -9,6 +9,7 @@
 // dv. All visit the key blocks that the forward pass visited, and give the same bits in every run.
 #pragma once
 
+#include "attention/cuda/gates.h"
 #include "attention/cuda/order.h"
 #include "attention/cuda/tile.h"
 
@@ -116,6 +117,7 @@ ALIBI_LANE Keys visited_blocks(const BackwardArguments& a, const SequenceRows& s
 }
 
 /// One thread block for each head of each sequence. Finds the tiles that may visit a block of keys.
+template <Form form>
 struct FindVisitingTiles {
   using Arguments = BackwardArguments;
   static constexpr int threads = 128, blocks_at_once = 8, shared_bytes = threads * sizeof(VisitingTiles);
@@ -124,7 +126,7 @@ struct FindVisitingTiles {
   static ALIBI_LANE void run(const Arguments& a) {
     const int sequence_index = block_index() / a.call.heads, head = block_index() % a.call.heads;
     const SequenceRows sequence = a.call.sequences[sequence_index];
-    const Place place(a.call, sequence, head);
+    const PlaceOf<form> place(a.call, sequence, head);
     const int rows = a.call.tile_rows, tiles = (sequence.queries + rows - 1) / rows;
     VisitingTiles own = {none, -none};
     if (a.ticket != nullptr && block_index() == 0 && thread_index() == 0) *a.ticket = 0;
@@ -147,8 +149,8 @@ struct FindVisitingTiles {
   }
 
   /// For the combined gradient kernel: clears the counters of the tile, and dq of rows to which no block contributes.
-  static ALIBI_LANE void begin_tile(const Arguments& a, const Place& place, const SequenceRows& sequence, int head,
-                                    int tile, int tiles) {
+  static ALIBI_LANE void begin_tile(const Arguments& a, const PlaceOf<form>& place, const SequenceRows& sequence,
+                                    int head, int tile, int tiles) {
     const int rows = a.call.tile_rows, both_rows = a.both_rows, parts = rows / both_rows;
     const int64_t number = (int64_t{sequence.tiles_before} * a.call.heads + int64_t{head} * tiles + tile) * parts;
     for (int part = 0; part < parts; ++part) {

@@ -23,7 +23,7 @@ class Gpu : public cuda::Machine {
   void check_launch(const char* kernel, int error) const override {
     if (error != 0) core::cuda::check_cuda((std::string(operation) + ", kernel " + kernel).c_str(), error);
   }
-  const cuda::Launches& launches() const override { return cuda::gpu_launches(); }
+  const cuda::Launches& launches(cuda::Form form) const override { return cuda::gpu_launches(form); }
   void* stream() const override { return alibi::stream(); }
   bool capturing() const override { return core::cuda::capturing(operation); }
   int shared_bytes() const override { return core::cuda::shared_bytes(operation); }

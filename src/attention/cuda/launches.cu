@@ -1,6 +1,6 @@
 #include "attention/cuda/launches.h"
 
-const alibi::kernels::cuda::Launches& alibi::kernels::cuda::gpu_launches() {
-  static const Launches all = all_launches();
-  return all;
+const alibi::kernels::cuda::Launches& alibi::kernels::cuda::gpu_launches(Form form) {
+  static const Launches of_slopes = launches_for<Form::slopes>(), of_gates = launches_for<Form::gates>();
+  return form == Form::gates ? of_gates : of_slopes;
 }

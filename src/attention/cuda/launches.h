@@ -38,32 +38,53 @@ int launch_for_any(const Arguments& a, int64_t blocks, Type /*type*/, void* stre
   return launch<Kernel>(blocks, a, stream);
 }
 
-inline Launches all_launches() {
+/// The kernels of a form of biases.
+template <Form form>
+struct KernelsOf {
+  template <Type type>
+  using MeasureKeys = Measure<type, form>;
+  template <Type type, int columns>
+  using ForwardPass = Forward<type, columns, form>;
+  template <Type type, int columns>
+  using OfQueries = QueryGradients<type, columns, form>;
+  template <Type type, int columns>
+  using OfKeys = KeyGradients<type, columns, form>;
+};
+
+template <Form form>
+Launches launches_for() {
+  using Of = KernelsOf<form>;
   Launches all = {};
   all.store = [](const StoreArguments& a, void* stream) { return launch<Store>(1, a, stream); };
   all.centres = launch_for<Centres>;
-  all.measure = launch_for<Measure>;
-  all.accumulate = launch_for_any<Accumulate>;
-  all.forward = launch_for<Forward>;
+  all.measure = launch_for<Of::template MeasureKeys>;
+  all.accumulate = launch_for_any<Accumulate<form>>;
+  all.forward = launch_for<Of::template ForwardPass>;
   all.row_terms = [](const BackwardArguments& a, int64_t rows, Type type, void* stream) {
     constexpr int64_t of_block = RowTermsKernel<Type::bfloat16>::rows_of_block;
     return launch_for<RowTermsKernel>(a, (rows + of_block - 1) / of_block, type, stream);
   };
   all.add_sinks = launch_for_any<AddSinks>;
-  all.visiting_tiles = launch_for_any<FindVisitingTiles>;
-  all.query_gradients = launch_for<QueryGradients>;
-  all.both_gradients = [](const BackwardArguments& a, int64_t blocks, Type type, void* stream) {
-    return a.both_rows == 128 ? launch_for<BothGradientsOf128Rows, 64>(a, blocks, type, stream)
-                              : launch_for<BothGradientsOf64Rows, 128>(a, blocks, type, stream);
-  };
-  all.key_gradients = launch_for<KeyGradients>;
+  all.visiting_tiles = launch_for_any<FindVisitingTiles<form>>;
+  all.query_gradients = launch_for<Of::template OfQueries>;
+  all.key_gradients = launch_for<Of::template OfKeys>;
   all.add_slopes = launch_for_any<AddSlopes>;
-  all.cached_centres = launch_for<CachedCentres>;
-  all.measure_cached = launch_for<MeasureCached>;
-  all.raise_nodes = launch_for_any<RaiseNodes>;
-  all.decode_near = launch_for<DecodeNear>;
-  all.decode_splits = launch_for<DecodeSplits>;
-  all.decode_merge = launch_for<DecodeMerge>;
+  if constexpr (form == Form::gates) {
+    all.sum_gates = launch_for_any<SumGates>;
+    all.sum_gate_blocks = launch_for_any<SumGateBlocks>;
+    all.add_gates = launch_for_any<AddGates>;
+  } else {
+    all.both_gradients = [](const BackwardArguments& a, int64_t blocks, Type type, void* stream) {
+      return a.both_rows == 128 ? launch_for<BothGradientsOf128Rows, 64>(a, blocks, type, stream)
+                                : launch_for<BothGradientsOf64Rows, 128>(a, blocks, type, stream);
+    };
+    all.cached_centres = launch_for<CachedCentres>;
+    all.measure_cached = launch_for<MeasureCached>;
+    all.raise_nodes = launch_for_any<RaiseNodes>;
+    all.decode_near = launch_for<DecodeNear>;
+    all.decode_splits = launch_for<DecodeSplits>;
+    all.decode_merge = launch_for<DecodeMerge>;
+  }
   return all;
 }
 

@@ -20,6 +20,30 @@ namespace {
 
 using namespace std::literals;
 
+Form form_of(const Problem& problem) { return problem.log_decay.defined() ? Form::gates : Form::slopes; }
+
+/// Sums the gates of the call for its other kernels. The result owns the sums.
+Made<GateBlock> sum_gates(const Machine& machine, const Problem& problem, const SentCall& sent, Call& call) {
+  const Tensor& gates = problem.log_decay;
+  const Made<GateBlock> blocks(machine, gates.defined() ? sent.bounds() * problem.heads : 0);
+  if (!gates.defined()) return blocks;
+  const GateArguments arguments = {.call = call,
+                                   .log_decay = static_cast<const float*>(gates.raw()),
+                                   .batch_stride = gates.stride(0),
+                                   .key_stride = gates.stride(1),
+                                   .head_stride = gates.stride(2),
+                                   .blocks = blocks.get()};
+  const Launches& launches = machine.launches(Form::gates);
+  const Type type = type_of(problem.dtype);
+  machine.check_launch("sum_gates",
+                       launches.sum_gates(arguments, problem.heads * call.key_units, type, machine.stream()));
+  machine.check_launch(
+      "sum_gate_blocks",
+      launches.sum_gate_blocks(arguments, std::ssize(problem.sequences) * problem.heads, type, machine.stream()));
+  call.gates = blocks.get();
+  return blocks;
+}
+
 /// Owns the tables of the skip rule.
 class BoundTables {
  public:
@@ -38,7 +62,7 @@ class BoundTables {
 
   void fill(const Machine& machine, const Problem& problem, const Call& call) const {
     const BoundsArguments arguments = {.call = call, .bounds = tables_};
-    const Launches& launches = machine.launches();
+    const Launches& launches = machine.launches(form_of(problem));
     void* const stream = machine.stream();
     const Type type = type_of(problem.dtype);
     machine.check_launch("centres", launches.centres(arguments, sequences_ * problem.kv_heads, type, stream));
@@ -133,6 +157,7 @@ bool forward(const Machine& machine, const Problem& problem, AttentionState* sta
   const BoundTables bounds(machine, problem, skips ? call.bounds() : 0);
   ForwardArguments arguments = {};
   arguments.call = call.call(sent);
+  const Made<GateBlock> gates = sum_gates(machine, problem, call, arguments.call);
   arguments.out = rows_of(problem.out);
   if (skips) {
     bounds.fill(machine, problem, arguments.call);
@@ -156,8 +181,9 @@ bool forward(const Machine& machine, const Problem& problem, AttentionState* sta
     arguments.near_lse = static_cast<float*>(kept.lse.raw());
     state->stats = {.blocks_visited = -1, .blocks_total = -1};
   }
-  machine.check_launch("forward",
-                       machine.launches().forward(arguments, call.tiles(), type_of(problem.dtype), machine.stream()));
+  machine.check_launch(
+      "forward",
+      machine.launches(form_of(problem)).forward(arguments, call.tiles(), type_of(problem.dtype), machine.stream()));
   return true;
 }
 
@@ -188,34 +214,44 @@ bool backward(const Machine& machine, const Problem& problem, const AttentionSta
   const Made<VisitingTiles> visiting(machine, sequences * problem.heads);
   // Uses one kernel for all gradients if possible.
   const int columns = problem.head_dim <= 32 ? 32 : problem.head_dim <= 64 ? 64 : 128;
-  const int both_rows =
-      problem.head_dim <= columns && sums.dslopes == nullptr ? both_rows_for(columns, machine.shared_bytes()) : 0;
+  const Form form = form_of(problem);
+  const int both_rows = problem.head_dim <= columns && sums.dslopes == nullptr && form == Form::slopes
+                            ? both_rows_for(columns, machine.shared_bytes())
+                            : 0;
   const bool both = both_rows > 0;
   const int64_t parts = both ? call.tiles() * (tile_rows(problem.head_dim) / both_rows) : 0;
   const Made<float> dq_sums(machine, parts * both_rows * columns);
   const Made<int32_t> counters(machine, both ? parts + 1 : 0);
-  const BackwardArguments arguments = {.call = call.call(sent),
-                                       .out = rows_of(problem.out),
-                                       .dout = rows_of(problem.dout),
-                                       .dq = rows_of(problem.dq),
-                                       .dk = rows_of(problem.dk),
-                                       .dv = rows_of(problem.dv),
-                                       .near_lse = static_cast<const float*>(kept.lse.raw()),
-                                       .terms = terms.get(),
-                                       .first_block = first_block,
-                                       .last_block = last_block,
-                                       .slope_sums = sums.dslopes != nullptr ? slope_sums.get() : nullptr,
-                                       .dslopes = sums.dslopes,
-                                       .dsinks = sums.dsinks,
-                                       .visiting = visiting.get(),
-                                       .dq_sums = dq_sums.get(),
-                                       .counters = counters.get(),
-                                       .ticket = both ? counters.get() + parts : nullptr,
-                                       .both_rows = both_rows,
-                                       .rows = rows,
-                                       .slopes_per_batch = problem.biases->slopes_per_sequence,
-                                       .slopes_symmetric = problem.biases->slopes_symmetric};
-  const Launches& launches = machine.launches();
+  const bool of_gates = problem.dlog_decay != nullptr;
+  const Made<float> row_sums(machine, of_gates ? rows : 0);
+  const Made<float> key_sums(machine, of_gates ? problem.batch * problem.heads * problem.keys : 0);
+  BackwardArguments arguments = {.call = call.call(sent),
+                                 .out = rows_of(problem.out),
+                                 .dout = rows_of(problem.dout),
+                                 .dq = rows_of(problem.dq),
+                                 .dk = rows_of(problem.dk),
+                                 .dv = rows_of(problem.dv),
+                                 .near_lse = static_cast<const float*>(kept.lse.raw()),
+                                 .terms = terms.get(),
+                                 .first_block = first_block,
+                                 .last_block = last_block,
+                                 .slope_sums = sums.dslopes != nullptr ? slope_sums.get() : nullptr,
+                                 .dslopes = sums.dslopes,
+                                 .dsinks = sums.dsinks,
+                                 .visiting = visiting.get(),
+                                 .row_sums = row_sums.get(),
+                                 .key_sums = key_sums.get(),
+                                 .dlog_decay = problem.dlog_decay,
+                                 .keys = problem.keys,
+                                 .dq_sums = dq_sums.get(),
+                                 .counters = counters.get(),
+                                 .ticket = both ? counters.get() + parts : nullptr,
+                                 .both_rows = both_rows,
+                                 .rows = rows,
+                                 .slopes_per_batch = problem.biases->slopes_per_sequence,
+                                 .slopes_symmetric = problem.biases->slopes_symmetric};
+  const Made<GateBlock> gates = sum_gates(machine, problem, call, arguments.call);
+  const Launches& launches = machine.launches(form);
   void* const stream = machine.stream();
   const Type type = type_of(problem.dtype);
   machine.check_launch("row_terms", launches.row_terms(arguments, rows, type, stream));
@@ -235,6 +271,9 @@ bool backward(const Machine& machine, const Problem& problem, const AttentionSta
   }
   machine.check_launch("key_gradients",
                        launches.key_gradients(arguments, units * key_parts(problem.head_dim), type, stream));
+  if (of_gates) {
+    machine.check_launch("add_gates", launches.add_gates(arguments, sequences * problem.heads, type, stream));
+  }
   return true;
 }
 

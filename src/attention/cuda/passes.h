@@ -22,7 +22,7 @@ class Machine {
   virtual void copy_to_host(void* to, const void* from, size_t bytes) const = 0;
   /// Throws Error unless `error`, a cudaError_t, is cudaSuccess.
   virtual void check_launch(const char* kernel, int error) const = 0;
-  virtual const Launches& launches() const = 0;
+  virtual const Launches& launches(Form form = Form::slopes) const = 0;
   virtual void* stream() const = 0;
   /// Whether the stream is being captured into a CUDA graph.
   virtual bool capturing() const = 0;

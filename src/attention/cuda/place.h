@@ -20,6 +20,13 @@ ALIBI_LANE Keys blocks_of(Keys rows) {
   return {first, rows.begin < rows.end ? (rows.end + block_keys - 1) / block_keys : first};
 }
 
+/// Index of a head's first entry in arrays with an entry for each block of keys of each head, and one more for each
+/// head.
+ALIBI_LANE int64_t first_entry(const Call& call, const SequenceRows& sequence, int head) {
+  const int blocks = (sequence.keys + block_keys - 1) / block_keys;
+  return int64_t{sequence.bounds_before} * call.heads + int64_t{head} * (blocks + 1);
+}
+
 /// A head of a sequence.
 struct Place {
   int64_t offset;       ///< position of the sequence's first query
@@ -53,7 +60,8 @@ struct Place {
 
 /// The rows of a tile in the form that inner loops use, which needs few registers. `at` counts rows from the tile's
 /// first. The scores of a block of keys are computed in one of two ways. The block is plain if every row sees every key
-/// and all keys are on one side. Then the bias is rise * (key - first key) plus a constant for the row.
+/// and all keys are on one side. Then the bias is rise * (key - first key) plus a constant for the row. With gates, the
+/// rows are also in later blocks; then a number for the key is added.
 struct TileRows {
   Keys all;             ///< the keys that every row sees
   int start, last_key;  ///< position of the first row, clamped to the neighbourhood of the keys
@@ -61,7 +69,8 @@ struct TileRows {
   float before, after;  ///< slopes
 
   ALIBI_LANE TileRows() {}
-  ALIBI_LANE TileRows(const Place& place, int row, int rows)
+  template <class AnyPlace>
+  ALIBI_LANE TileRows(const AnyPlace& place, int row, int rows)
       : all(place.seen_by_all(row, row + rows - 1)),
         start(static_cast<int>(clamp(place.offset + row, -rows, place.keys))),
         last_key(place.keys - 1),
@@ -75,9 +84,14 @@ struct TileRows {
     return there < 0 ? 0 : there > last_key ? last_key : there;
   }
   ALIBI_LANE bool is_before(int key_end) const { return key_end <= position(0); }
+  template <Form form = Form::slopes>
   ALIBI_LANE bool is_plain(int key, int key_end) const {
-    return all.begin <= key && key_end <= all.end &&
-           (is_before(key_end) || position(count - 1) < key || (before == 0 && after == 0));
+    if constexpr (form == Form::gates) {
+      return all.begin <= key && key_end <= all.end && key / block_keys < position(0) / block_keys;
+    } else {
+      return all.begin <= key && key_end <= all.end &&
+             (is_before(key_end) || position(count - 1) < key || (before == 0 && after == 0));
+    }
   }
   ALIBI_LANE float rise(int key_end) const { return is_before(key_end) ? before : -after; }
 };
@@ -89,7 +103,8 @@ struct alignas(16) RowSight {
 
   ALIBI_LANE RowSight() {}
   ALIBI_LANE RowSight(Keys keys, int where) : seen(keys), position(where) {}
-  ALIBI_LANE RowSight(const Place& place, int row) : seen(place.seen(row, row)), position(place.position(row)) {}
+  template <class AnyPlace>
+  ALIBI_LANE RowSight(const AnyPlace& place, int row) : seen(place.seen(row, row)), position(place.position(row)) {}
 
   /// The biased score times log2(e), or -infinity for a key that is not seen.
   ALIBI_LANE float biased(float before, float after, int key, float score) const {

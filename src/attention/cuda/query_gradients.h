@@ -6,7 +6,7 @@
 ALIBI_LANES_BEGIN
 
 /// A thread block owns a tile of query rows, as in the forward pass.
-template <Type type, int columns>
+template <Type type, int columns, Form form>
 struct QueryGradients {
   using Arguments = BackwardArguments;
   using Operand = Tile<columns>;
@@ -26,18 +26,27 @@ struct QueryGradients {
   static constexpr uint32_t k_at = 2 * dout_at;
   static constexpr uint32_t v_at = k_at + 2 * step_bytes;
   static constexpr uint32_t sights_at = v_at + 2 * step_bytes;
-  static constexpr int shared_bytes = static_cast<int>(sights_at + rows * sizeof(Keys));
-  static_assert(columns > 128 || 2 * (shared_bytes + 1024) <= 164 << 10);  // an SM of A100; each block reserves 1 KB
+  static constexpr uint32_t gate_rows_at = sights_at + rows * sizeof(Keys),
+                            gates_at = gate_rows_at + rows * sizeof(GateRow);
+  static constexpr int shared_bytes =
+      static_cast<int>(form == Form::gates ? gates_at + sizeof(TileGates<Form::gates>) : gate_rows_at);
+  // Two blocks on an SM of A100; each reserves 1 KB.
+  static_assert(columns > 128 || form == Form::gates || 2 * (shared_bytes + 1024) <= 164 << 10);
 
   static ALIBI_LANE void run(const Arguments& a) {
     const Task task = query_task(a.call, block_index());
     const SequenceRows sequence = a.call.sequences[task.sequence];
-    const Place place(a.call, sequence, task.head);
+    const PlaceOf<form> place(a.call, sequence, task.head);
     const int row = task.tile * rows, lane = thread_index() % 32, warp_row = thread_index() / 32 * 16 * m;
     const TileRows tile(place, row, sequence.queries - row < rows ? sequence.queries - row : rows);
     if (thread_index() < rows) {
       const int own = row + thread_index();
       shared_store(sights_at + static_cast<uint32_t>(thread_index() * sizeof(Keys)), place.seen(own, own));
+      if constexpr (form == Form::gates) {
+        const TileGates<form> gates(place, row);
+        shared_store(gate_row_at(thread_index()), GateRow(place, gates, own));
+        if (thread_index() == 0) shared_store(gates_at, gates);
+      }
     }
     const int kv_head = task.head / (a.call.heads / a.call.kv_heads), size = a.call.head_dim;
     copy_tile<Operand, rows, threads>(q_at, rows_of(a.call.q, sequence.batch, sequence.query_begin, task.head),
@@ -71,6 +80,7 @@ struct QueryGradients {
     ALIBI_UNROLLED
     for (int i = 0; i < m; ++i) dq[i].clear();
     double slope_sum = 0;
+    [[maybe_unused]] float row_sums[2 * m] = {};
     uint32_t stage = 0;
     ALIBI_NOT_UNROLLED
     for (; key < end; key += step_keys, stage ^= step_bytes) {
@@ -91,6 +101,13 @@ struct QueryGradients {
           for (int e = 0; e < 4; ++e) ds[i].at[j][e] *= p[i].at[j][e];
         }
       }
+      if constexpr (form == Form::gates) {
+        ALIBI_UNROLLED
+        for (int r = 0; r < 2 * m; ++r) {
+          ALIBI_UNROLLED
+          for (int j = 0; j < n; ++j) row_sums[r] += ds[r / 2].at[j][r % 2 * 2] + ds[r / 2].at[j][r % 2 * 2 + 1];
+        }
+      }
       if (a.slope_sums != nullptr) slope_sum += slope_part(a, tile, own_row, key, ds);
       Fragment<n> packed[m];
       pack_rows<type>(packed, ds);
@@ -104,6 +121,15 @@ struct QueryGradients {
     write_rows<type, Operand>(dq, factors, q_at, warp_row,
                               writable_rows_of(a.dq, sequence.batch, sequence.query_begin, task.head), a.dq.row_stride,
                               row + warp_row, sequence.queries, 0, size);
+    if constexpr (form == Form::gates) {
+      ALIBI_UNROLLED
+      for (int r = 0; r < 2 * m; ++r) {
+        const int at = own_row + 8 * r;
+        const float sum = sum_of_row(row_sums[r]);
+        if (a.row_sums == nullptr || lane % 4 != 0 || at >= tile.count) continue;
+        a.row_sums[first_term(a.call, sequence, task.head) + row + at] = sum;
+      }
+    }
     if (a.slope_sums == nullptr) return;
     const double sum = sum_of_block<threads>(slope_sum);
     if (thread_index() != 0) return;
@@ -115,21 +141,67 @@ struct QueryGradients {
   static ALIBI_LANE void make_weights(const Arguments& a, const TileRows& tile, int own_row, int key,
                                       const float (&lse2)[2 * m], Sums<n> (&p)[m]) {
     const int own_key = lane_column(), end = key + step_keys;
-    if (tile.is_plain(key, end)) {
-      make_plain_weights(tile, own_row, key + own_key, tile.rise(end), a.call.scale2, lse2, p);
+    if (tile.template is_plain<form>(key, end)) {
+      if constexpr (form == Form::slopes) {
+        make_plain_weights(tile, own_row, key + own_key, tile.rise(end), a.call.scale2, lse2, p);
+      } else {
+        make_gated_weights(a, tile, own_row, key, lse2, p);
+      }
       return;
     }
     ALIBI_UNROLLED
     for (int r = 0; r < 2 * m; ++r) {
       const RowSight sight(shared_load<Keys>(sights_at + static_cast<uint32_t>((own_row + 8 * r) * sizeof(Keys))),
                            tile.position(own_row + 8 * r));
+      const PairGates<form> pairs = pair_gates(own_row + 8 * r, sight.position, key);
       ALIBI_UNROLLED
       for (int j = 0; j < n; ++j) {
         ALIBI_UNROLLED
         for (int e = 0; e < 2; ++e) {
+          const int at = key + own_key + 8 * j + e;
           float& score = p[r / 2].at[j][r % 2 * 2 + e];
-          score = sight.biased(tile.before, tile.after, key + own_key + 8 * j + e, score * a.call.scale2);
+          score = sight.biased(tile.before, tile.after, at, pairs.add(score * a.call.scale2, at));
           score = power_of_2(score - lse2[r]);
+        }
+      }
+    }
+  }
+
+  static ALIBI_LANE uint32_t gate_row_at(int row) {
+    return gate_rows_at + static_cast<uint32_t>(row * sizeof(GateRow));
+  }
+  static ALIBI_LANE PairGates<form> pair_gates(int row, int position, int key) {
+    if constexpr (form == Form::gates) {
+      const auto gates = shared_load<TileGates<form>>(gates_at);
+      return PairGates<form>(gates, shared_load<GateRow>(gate_row_at(row)), position, key);
+    } else {
+      return PairGates<form>(row, position, key);
+    }
+  }
+
+  /// make_plain_weights() with gates.
+  static ALIBI_LANE void make_gated_weights(const Arguments& a, const TileRows& tile, int own_row, int key,
+                                            const float (&lse2)[2 * m], Sums<n> (&p)[m]) {
+    const auto gates = shared_load<TileGates<Form::gates>>(gates_at);
+    const int block = key / block_keys, own_key = lane_column();
+    const float* const to_end = gates.blocks[block].to_end + key % block_keys + own_key;
+    const float between = gates.since(block + 1);
+    float first[2 * m];
+    ALIBI_UNROLLED
+    for (int r = 0; r < 2 * m; ++r) {
+      const float from_tile = shared_load<GateRow>(gate_row_at(own_row + 8 * r)).from_tile;
+      const auto distance = static_cast<float>(tile.position(own_row + 8 * r) - key - own_key);
+      first[r] = (between + from_tile - lse2[r]) - tile.before * distance;
+    }
+    ALIBI_UNROLLED
+    for (int j = 0; j < n; ++j) {
+      ALIBI_UNROLLED
+      for (int e = 0; e < 2; ++e) {
+        const float of_key = fmaf(tile.before, static_cast<float>(8 * j + e), to_end[8 * j + e]);
+        ALIBI_UNROLLED
+        for (int r = 0; r < 2 * m; ++r) {
+          float& score = p[r / 2].at[j][r % 2 * 2 + e];
+          score = power_of_2(fmaf(score, a.call.scale2, of_key + first[r]));
         }
       }
     }

@@ -125,6 +125,7 @@ class SentCall {
             .sequences = sent.at<SequenceRows>(sequences_at_),
             .slopes = sent.at<Slopes>(slopes_at_),
             .sinks = problem_.sinks.empty() ? nullptr : sent.at<float>(sinks_at_),
+            .gates = nullptr,
             .head_order = sent.at<HeadRank>(order_at_),
             .kv_head_order = sent.at<HeadRank>(kv_order_at_),
             .queries = problem_.queries,

@@ -5,21 +5,23 @@
 //
 //     R = 2^(scale q c' + F(x) - m D - max)      F(x) = log2 of the sum of 2^(x |k - c| - m (distance - D))
 //
-// in units of the row's maximum. F is convex; bounds.h keeps it for 8 values of x and for each key block. The row may
-// skip them once R <= budget * sum, where these are of float32 weights before they are rounded for the product with
-// the values. Rounded ones are at most 1 + u of them, u = 2^-8 for bfloat16 and 2^-11 for float16, and so is what
-// skipping changes of out: the exponent is raised by log2(1 + 2^-8) < 0.0057. (What float16 rounds more coarsely lies
-// below 2^-22 of the row's maximum, see forward.h.) It is raised, too, by
+// in units of the row's maximum. With gates, m D is raised by their fall from the nearest of these keys to the row, and
+// m (distance - D) by that from each key to the nearest. F is convex; bounds.h keeps it for 8 values of x and for each
+// key block. The row may skip them once R <= budget * sum, where these are of float32 weights before they are rounded
+// for the product with the values. Rounded ones are at most 1 + u of them, u = 2^-8 for bfloat16 and 2^-11 for float16,
+// and so is what skipping changes of out: the exponent is raised by log2(1 + 2^-8) < 0.0057. (What float16 rounds more
+// coarsely lies below 2^-22 of the row's maximum, see forward.h.) It is raised, too, by
 //   2^-12 (x (max|k| + |c|) + |max|)   for scores: tensor cores add 17 numbers at a time, each cut to 23 bits below the
 //                                      largest, head_dim / 16 times: (head_dim / 16) 17 2^-23 < 2^-14.9 of |q||k|;
 //                                      for q c', its fmas: 2^-16 of |q||c|; for the maximum itself, 2^-24
 //   2^-20 (m (D + 192) + |F| terms)    for biases, of which the kernels take parts 192 keys from the row, and for these
-//                                      lines themselves
+//                                      lines themselves; with gates their fall too, whose parts are rounded to 2^-24
 //   keys 2^-28                         for the sum: a rounding or two for each 64 keys, each of 2^-24
 //   0.0021                             for 2^x to 2^-21, and sums of 16 weights of a lane, of lanes, and of blocks
 // and the budget is (1 - 2^-9) of the tolerance (skip_budget()), as on the CPU.
 #pragma once
 
+#include "attention/cuda/gates.h"
 #include "attention/cuda/order.h"
 #include "attention/cuda/tile.h"
 
@@ -55,14 +57,8 @@ struct alignas(16) SkipRow {
   int32_t level;
 };
 
-/// First index of a head's entries in the tables.
-ALIBI_LANE int64_t first_bound(const ForwardArguments& a, const SequenceRows& sequence, int head) {
-  const int blocks = (sequence.keys + block_keys - 1) / block_keys;
-  return int64_t{sequence.bounds_before} * a.call.heads + int64_t{head} * (blocks + 1);
-}
-
 /// Applies the rule to a head's tile of queries. Each warp has 16 m rows of the tile.
-template <Type type, class Operand, int m>
+template <Type type, class Operand, int m, Form form>
 struct SkipRule {
   /// Computes the data of the rows from the queries in shared memory. Each warp computes its own rows.
   static ALIBI_LANE void measure_rows(const ForwardArguments& a, const Task& task, uint32_t queries, uint32_t rows) {
@@ -95,9 +91,11 @@ struct SkipRule {
   }
 
   /// Returns true if the thread's row needs none of the keys beyond a block, before it (towards < 0) or after it. The
-  /// four lanes that share rows divide them: each lane computes the sum and the test for one row.
-  static ALIBI_LANE bool over(const ForwardArguments& a, const TileRows& tile, int64_t first, int block, int towards,
-                              const float (&max)[2 * m], const float (&sum)[2 * m], uint32_t rows) {
+  /// four lanes that share rows divide them: each lane computes the sum and the test for one row. `gate_rows` are the
+  /// GateRows of the tile.
+  static ALIBI_LANE bool over(const ForwardArguments& a, const TileRows& tile, const TileGates<form>& gates,
+                              int64_t first, int block, int towards, const float (&max)[2 * m],
+                              const float (&sum)[2 * m], uint32_t rows, uint32_t gate_rows) {
     const bool before = towards < 0;
     const int edge =
         before ? block * block_keys : (block + 1) * block_keys;  // keys before this edge, or from it on, remain
@@ -105,18 +103,35 @@ struct SkipRule {
     const int at = own_row(), position = tile.position(at);
     const KeyBound& keys = before ? a.bounds.before[first + block] : a.bounds.from[first + block + 1];
     return negligible(a, keys, tile, before ? tile.before : tile.after,
-                      before ? position - (edge - 1) : edge - position, at, own_value(max), own_sum(sum), rows);
+                      before ? position - (edge - 1) : edge - position, fall(gates, block, gate_rows, at), at,
+                      own_value(max), own_sum(sum), rows);
   }
 
  private:
+  /// By how much the gates weaken all keys before a block until they reach the row. In another document they are not
+  /// seen.
+  static ALIBI_LANE float fall(const TileGates<form>& gates, int block, uint32_t gate_rows, int at) {
+    if constexpr (form == Form::gates) {
+      const auto row = shared_load<GateRow>(gate_rows + static_cast<uint32_t>(at * sizeof(GateRow)));
+      return row.document >= block * block_keys ? 1e30f : -(gates.since(block) + row.from_tile);
+    } else {
+      return 0;
+    }
+  }
+
   static ALIBI_LANE bool negligible(const ForwardArguments& a, const KeyBound& keys, const TileRows& tile, float slope,
-                                    int distance, int at, float max, float sum, uint32_t rows) {
+                                    int distance, float fall, int at, float max, float sum, uint32_t rows) {
     const auto query = shared_load<SkipRow>(rows + static_cast<uint32_t>(at * sizeof(SkipRow)));
     const float low = keys.weights[query.level];
     const float rise = query.level < bound_levels - 1 ? keys.weights[query.level + 1] - low : keys.radius;
-    const float weights = query.share * rise, penalty = slope * static_cast<float>(distance);
+    const float weights = query.share * rise;
+    float penalty = slope * static_cast<float>(distance), biases = slope * static_cast<float>(distance + 192);
+    if constexpr (form == Form::gates) {
+      penalty += fall;
+      biases += fall;
+    }
     const float of_scores = fmaf(query.x, keys.norm, fabsf(max)) * 0x1p-12f;
-    const float of_biases = (fabsf(low) + fabsf(weights) + slope * static_cast<float>(distance + 192)) * 0x1p-20f;
+    const float of_biases = (fabsf(low) + fabsf(weights) + biases) * 0x1p-20f;
     const float of_sums = 0x1p-7f + static_cast<float>(tile.last_key) * 0x1p-28f;
     const float exponent = query.product + low + weights - penalty - max + (of_scores + of_biases + of_sums);
     // NaN is not negligible.
@@ -146,11 +161,5 @@ struct SkipRule {
     }
   }
 };
-
-/// The sum over the four lanes that share a row.
-ALIBI_LANE float sum_of_row(float part) {
-  part += lane_xor(part, 1);
-  return part + lane_xor(part, 2);
-}
 
 ALIBI_LANES_END

@@ -7,7 +7,7 @@ ALIBI_LANES_BEGIN
 
 /// Steps of query rows that visited any of the `key_tiles` blocks of keys from the task's first on, one head after the
 /// other.
-template <int forward_rows, int step_rows, int key_tiles>
+template <int forward_rows, int step_rows, int key_tiles, Form form = Form::slopes>
 struct Steps {
   const BackwardArguments& a;
   int head, last_head, step;
@@ -51,7 +51,7 @@ struct Steps {
   }
 
   ALIBI_LANE bool visits(const Task& task, const SequenceRows& sequence, int candidate) const {
-    const Place place(a.call, sequence, head);
+    const PlaceOf<form> place(a.call, sequence, head);
     const int first = candidate * step_rows;
     const int last = first + step_rows < sequence.queries ? first + step_rows - 1 : sequence.queries - 1;
     const Keys blocks = visited_blocks(a, sequence, head, first / forward_rows, blocks_of(place.seen(first, last)));

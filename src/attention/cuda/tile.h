@@ -150,6 +150,12 @@ ALIBI_LANE void multiply_rows(Sums<n> (&sums)[m], Reader a, Reader b) {
   multiply_rows<type, Layout>(sums, a, b, zeros);
 }
 
+/// The sum over the four lanes that share a row.
+ALIBI_LANE float sum_of_row(float part) {
+  part += lane_xor(part, 1);
+  return part + lane_xor(part, 2);
+}
+
 /// Sums rounded to 16 bits, as the left operand of a product. Index 0 belongs to the row of at[..][0..1], index 1 to
 /// the row 8 below it.
 template <int n>

@@ -27,7 +27,7 @@ double median(std::vector<double> values) {
 
 bool skip_rule_applies(const Problem& problem) {
   if (problem.tolerance == 0) return false;
-  if (problem.decays != nullptr) return true;
+  if (problem.has_gates()) return true;
   return std::any_of(problem.sequences.begin(), problem.sequences.end(), [&](const Sequence& sequence) {
     for (int64_t head = 0; head < problem.heads; ++head) {
       const Bias& bias = problem.biases->of(sequence.number, head);

@@ -34,7 +34,7 @@ void accumulate(std::vector<KeyBound>& before, std::vector<KeyBound>& from, floa
   arguments.call.heads = arguments.call.kv_heads = arguments.call.sequence_count = 1;
   arguments.bounds.before = before.data();
   arguments.bounds.from = from.empty() ? nullptr : from.data();
-  ASSERT_EQ(launch<Accumulate>(1, arguments, nullptr), 0);
+  ASSERT_EQ(launch<Accumulate<Form::slopes>>(1, arguments, nullptr), 0);
 }
 
 void expect_sums(size_t blocks, float slope_before, float slope_after) {

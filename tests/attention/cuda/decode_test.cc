@@ -261,6 +261,12 @@ TEST(DecodeCuda, WhatItDoesNotTakeIsRefused) {
   KvCache cache = cache_on_device(in.k, in.v);
   expect_error([&] { cache.append(in.k, in.v); }, "[kv_cache] k is on 'cpu', but the cache is on 'cuda'");
   EXPECT_EQ(cache.length(), 10);
+  KvCache gated(1, 2, 16, DType::bfloat16, Device::cuda);
+  expect_error(
+      [&] {
+        gated.append(there(in.k), there(in.v), Tensor({1, 10, 2}));
+      },
+      "[kv_cache] log_decay is given to a cache on 'cuda', expected one on 'cpu'");
   expect_error([&] { cache.fork(); }, "[kv_cache] fork() needs a cache in the CPU's memory");
   const std::vector<int64_t> begins = {0, 0};
   expect_error([&] { cache.evict(begins, 0); }, "[kv_cache] evict() needs a cache in the CPU's memory");

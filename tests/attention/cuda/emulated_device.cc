@@ -60,9 +60,10 @@ class Machine : public cuda::Machine {
     if (bytes > 0) std::memcpy(to, from, bytes);
   }
   void check_launch(const char* kernel, int error) const override { check(error == 0, "[emulated] {}", kernel); }
-  const cuda::Launches& launches() const override {
-    static const cuda::Launches all = cuda::all_launches();
-    return all;
+  const cuda::Launches& launches(cuda::Form form) const override {
+    static const cuda::Launches of_slopes = cuda::launches_for<cuda::Form::slopes>(),
+                                of_gates = cuda::launches_for<cuda::Form::gates>();
+    return form == cuda::Form::gates ? of_gates : of_slopes;
   }
   void* stream() const override { return alibi::stream(); }
   bool capturing() const override { return events.capturing; }
