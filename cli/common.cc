@@ -162,9 +162,10 @@ void ModelUse::add_to(Command& command) {
 }
 
 void ModelUse::add_weights_to(Command& command) {
-  command.text("--weights", weights, "TYPE",
-               "Type of the matrices in memory: f32, bf16 or q8_0 (8 bits and a scale per 32 numbers) [the file's]");
-  command.choices("--weights", {"f32", "bf16", "q8_0"});
+  command.text(
+      "--weights", weights, "TYPE",
+      "Type of the matrices in memory: f32, bf16, or blocks of numbers of 8 or 4 bits: q8_0, q4_0, q4_k [the file's]");
+  command.choices("--weights", {"f32", "bf16", "q8_0", "q4_0", "q4_k"});
 }
 
 std::optional<DType> ModelUse::weight_type() const {

@@ -71,9 +71,8 @@ void run_convert(ConvertCommand& options) {
   nlohmann::ordered_json types = nlohmann::ordered_json::object();
   for (const model::OtherType& other : others) types[other.tensor] = other.type;
   if (!others.empty()) {
-    report_warning(
-        fmt::format("{} matrices, such as {}, are {} and not {}, because their rows do not fill blocks of {} numbers",
-                    others.size(), others.front().tensor, others.front().type, options.type, int64_t{q8_block::size}));
+    report_warning(fmt::format("{} matrices, such as {}, are {} and not {}, because their rows do not fill its blocks",
+                               others.size(), others.front().tensor, others.front().type, options.type));
   }
   say("{}\n", options.out);
   nlohmann::ordered_json json = {{"model", options.model}, {"out", options.out}, {"format", format}};
@@ -95,14 +94,15 @@ void add_convert(CLI::App& app) {
   Command command(app, "convert", "Write a model in the format of another program");
   command.model(options->model);
   command.text("OUT", options->out, "", "Folder (hf, alibi) or file (gguf) to write", true);
-  const std::vector<std::string> formats = {"hf", "gguf", "alibi"}, types = {"f32", "f16", "bf16", "q8_0"};
+  const std::vector<std::string> formats = {"hf", "gguf", "alibi"},
+                                 types = {"f32", "f16", "bf16", "q8_0", "q4_0", "q4_k"};
   command.value(
       "--to", "FORMAT",
       "hf: a folder for transformers; gguf: a file for llama.cpp; alibi: a folder of alibi [gguf if OUT ends in "
       ".gguf, else hf]",
       [options, formats](const std::string& word) { return take_one_of(formats, word, options->to); });
   command.choices("--to", formats);
-  command.value("--type", "TYPE", "Type of the weights in a GGUF file: f32, f16, bf16 or q8_0 [f16]",
+  command.value("--type", "TYPE", "Type of the weights in a GGUF file: f32, f16, bf16, q8_0, q4_0 or q4_k [f16]",
                 [options, types](const std::string& word) { return take_one_of(types, word, options->type); });
   command.choices("--type", types);
   command.flag("--overwrite", options->overwrite, "Replace the model in OUT");

@@ -131,9 +131,9 @@ class ALIBI_API LanguageModel {
   /// Copies parameters of other data types, and those in mapped files, to float32 memory of their own, to be changed.
   void to_float32();
 
-  /// Converts the matrices (linear layers, embedding, output projection) to bfloat16 or q8_0, rounded to nearest, so
-  /// that inference needs less memory and reads less of it; or to float32. Matrices whose rows are no multiple of 32
-  /// numbers keep their type if the type is q8_0. Throws UsageError for other types.
+  /// Converts the matrices (linear layers, embedding, output projection) to bfloat16, q8_0, q4_0 or q4_k, rounded to
+  /// nearest, so that inference needs less memory and reads less of it; or to float32. Matrices whose rows do not fill
+  /// the blocks of the type keep theirs. Throws UsageError for other types.
   void convert_weights(DType type);
 
   /// ids int32 [batch, length] -> final hidden states [batch, length, d_model].

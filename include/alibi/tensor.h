@@ -45,12 +45,15 @@ struct q8_block {
   int8_t values[size];
 };
 
-/// float16 and q8_0 are data types of weights (Parameter::value). An element of a q8_0 tensor is a block of 32 numbers
-/// (q8_block), so a matrix [rows, columns] has the shape [rows, columns / 32].
-enum class DType : uint8_t { float32, bfloat16, int32, float16, q8_0 };
+/// float16 and those after it are data types of weights (Parameter::value). An element of a q8_0 tensor is a block of
+/// 32 numbers (q8_block), so a matrix [rows, columns] has the shape [rows, columns / 32]. The same holds for the other
+/// types of GGUF files that begin with q, whose blocks have 32 (q4_0) or 256 numbers; their weights are only read.
+enum class DType : uint8_t { float32, bfloat16, int32, float16, q8_0, q4_0, q4_k, q5_k, q6_k };
 
-/// Numbers in one element: 32 in a block of q8_0, else 1.
-constexpr int64_t numbers_in(DType dtype) { return dtype == DType::q8_0 ? q8_block::size : 1; }
+/// Numbers in one element: 32 or 256 in a block, else 1.
+constexpr int64_t numbers_in(DType dtype) {
+  return dtype < DType::q8_0 ? 1 : dtype <= DType::q4_0 ? q8_block::size : 256;
+}
 /// Bytes of one element.
 ALIBI_API size_t size_of(DType dtype);
 ALIBI_API const char* name_of(DType dtype);

@@ -147,8 +147,8 @@ ALIBI_API Bidirectional bidirectional_from(std::string_view name);
 ALIBI_API SlopeTraining slope_training_from(std::string_view name);
 /// "auto" gives best_precision().
 ALIBI_API Precision precision_from(std::string_view name);
-/// The data type of converted weights (LanguageModel::convert_weights) by its name: f32, bf16 or q8_0. Throws
-/// UsageError for other names.
+/// The data type of converted weights (LanguageModel::convert_weights) by its name: f32, bf16, q8_0, q4_0 or q4_k.
+/// Throws UsageError for other names.
 ALIBI_API DType weight_type_from(std::string_view name);
 
 /// The attention of every block.
@@ -249,8 +249,8 @@ struct ALIBI_API TransformerConfig {
 /// A trained tensor and, in training, its gradient.
 struct Parameter {
   std::string name;
-  /// float32. A matrix of a model that was loaded has the data type of its file: it may be bfloat16, float16 or q8_0,
-  /// and lie in the file, which is mapped into memory and read-only. See LanguageModel::to_float32().
+  /// float32. A matrix of a model that was loaded has the data type of its file: it may be bfloat16, float16 or a type
+  /// of blocks, and lie in the file, which is mapped into memory and read-only. See LanguageModel::to_float32().
   Tensor value;
   Tensor gradient;          ///< undefined until Transformer::zero_gradients()
   bool decays = false;      ///< weight decay applies (matrices; not norms, biases, position tables)

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 
+#include "core/blocks.h"
 #include "core/check.h"
 #include "core/device.h"
 #include "core/float16.h"
@@ -28,11 +29,21 @@ bfloat16::operator float() const { return std::bit_cast<float>(static_cast<uint3
 float16::float16(float value) : bits(core::float_to_float16(value)) {}
 float16::operator float() const { return core::float16_to_float(bits); }
 
-static_assert(sizeof(q8_block) == 34 && alignof(q8_block) == 2, "the layout of the blocks in files");
-
 size_t size_of(DType dtype) {
-  if (dtype == DType::q8_0) return sizeof(q8_block);
-  return dtype == DType::bfloat16 || dtype == DType::float16 ? 2 : 4;
+  switch (dtype) {
+    case DType::q8_0:
+      return sizeof(q8_block);
+    case DType::q4_0:
+      return sizeof(core::q4_block);
+    case DType::q4_k:
+      return sizeof(core::q4_k_block);
+    case DType::q5_k:
+      return sizeof(core::q5_k_block);
+    case DType::q6_k:
+      return sizeof(core::q6_k_block);
+    default:
+      return dtype == DType::bfloat16 || dtype == DType::float16 ? 2 : 4;
+  }
 }
 
 const char* name_of(DType dtype) {
@@ -47,6 +58,14 @@ const char* name_of(DType dtype) {
       return "float16";
     case DType::q8_0:
       return "q8_0";
+    case DType::q4_0:
+      return "q4_0";
+    case DType::q4_k:
+      return "q4_k";
+    case DType::q5_k:
+      return "q5_k";
+    case DType::q6_k:
+      return "q6_k";
   }
   return "?";
 }
@@ -90,10 +109,9 @@ float load(const void* base, DType dtype, int64_t i) {
       return static_cast<float>(static_cast<const int32_t*>(base)[i]);
     case DType::float16:
       return static_cast<float>(static_cast<const float16*>(base)[i]);
-    case DType::q8_0:
-      break;
+    default:
+      fail("[tensor] blocks of {} are copied to {} only", name_of(dtype), name_of(dtype));
   }
-  fail("[tensor] blocks of q8_0 are copied to q8_0 only");
 }
 
 void store(void* base, DType dtype, int64_t i, float value) {
@@ -110,8 +128,8 @@ void store(void* base, DType dtype, int64_t i, float value) {
     case DType::float16:
       static_cast<float16*>(base)[i] = float16(value);
       break;
-    case DType::q8_0:
-      fail("[tensor] blocks of q8_0 are copied from q8_0 only");
+    default:
+      fail("[tensor] blocks of {} are copied from {} only", name_of(dtype), name_of(dtype));
   }
 }
 

@@ -33,19 +33,12 @@ void append_text(std::string& to, std::string_view text) {
 }  // namespace
 
 std::string encoded(std::span<const float> values, const WeightType& type) {
-  std::string bytes;
-  if (type.name == "F32") {
-    bytes.assign(reinterpret_cast<const char*>(values.data()), values.size_bytes());
-  } else if (type.name == "F16") {
-    for (const float value : values) append_number(bytes, core::float_to_float16(value));
-  } else if (type.name == "BF16") {
-    for (const float value : values) append_number(bytes, bfloat16(value).bits);
-  } else {
-    check(type.name == "Q8_0", "[gguf] weights of type {} cannot be written, expected F32, F16, BF16 or Q8_0",
-          type.name);
-    for (size_t i = 0; i < values.size(); i += 32) append_number(bytes, quantized(&values[i]));
-  }
-  return bytes;
+  check(type.encode != nullptr, "[gguf] weights of type {} cannot be written", type.name);
+  const auto elements = static_cast<size_t>(type.block_elements), bytes = static_cast<size_t>(type.block_bytes);
+  std::string result(values.size() / elements * bytes, '\0');
+  auto* block = reinterpret_cast<std::byte*>(result.data());
+  for (size_t i = 0; i < values.size(); i += elements, block += bytes) type.encode(&values[i], block);
+  return result;
 }
 
 void GgufWriter::key(std::string_view name, uint32_t type) {

@@ -58,9 +58,12 @@ void convert_blocks(const WeightType& type, const std::byte* data, Tensor& out) 
 void requantize_blocks(const WeightType& type, const std::byte* data, Tensor& out) {
   const int64_t blocks = out.elements() * q8_block::size / type.block_elements;
   core::parallel_ranges(blocks, kGrain / type.block_elements, [&](int64_t begin, int64_t end) {
+    std::vector<float> values(static_cast<size_t>(type.block_elements));
+    q8_block* to = out.data<q8_block>() + begin * type.block_elements / q8_block::size;
     for (int64_t block = begin; block < end; ++block) {
-      requantize(type, data + block * type.block_bytes,
-                 out.data<q8_block>() + block * type.block_elements / q8_block::size);
+      type.decode(data + block * type.block_bytes, values.data());
+      for (int at = 0; at < type.block_elements; at += q8_block::size)
+        *to++ = quantized(&values[static_cast<size_t>(at)]);
     }
   });
 }
@@ -68,11 +71,13 @@ void requantize_blocks(const WeightType& type, const std::byte* data, Tensor& ou
 /// Of the first element that holds an infinite number or NaN; -1: there is none such.
 int64_t first_not_finite(const Tensor& tensor) {
   std::atomic<int64_t> first = tensor.elements();
-  if (tensor.dtype() == DType::q8_0) {
-    const auto* blocks = tensor.data<q8_block>();
-    const auto is_bad = [](const q8_block& block) { return (block.scale.bits & 0x7c00) == 0x7c00; };
-    const auto* bad = std::find_if(blocks, blocks + tensor.elements(), is_bad);
-    return bad == blocks + tensor.elements() ? -1 : bad - blocks;
+  if (numbers_in(tensor.dtype()) > 1) {
+    const auto* const blocks = static_cast<const std::byte*>(tensor.raw());
+    const auto size = static_cast<int64_t>(size_of(tensor.dtype()));
+    for (int64_t i = 0; i < tensor.elements(); ++i) {
+      if (!is_finite_block(tensor.dtype(), blocks + i * size)) return i;
+    }
+    return -1;
   }
   const auto search = [&]<class Bits>(const Bits* bits, Bits exponent) {
     core::parallel_ranges(tensor.elements(), kGrain, [&](int64_t begin, int64_t end) {
@@ -169,8 +174,7 @@ Tensor WeightSource::view(std::span<const std::string> names) const {
   const TensorInfo& first = info(names.front());
   const WeightType* type = weight_type(first.dtype);
   if (type == nullptr || first.shape.size() != 2) return {};
-  const DType dtype = kept_type(*type);
-  if (dtype == DType::q8_0 && first.dtype != "Q8_0") return {};
+  const DType dtype = type->dtype;
   Shape shape = first.shape;
   shape[1] /= numbers_in(dtype);
   size_t end = first.end;
@@ -222,12 +226,12 @@ void WeightSource::load_rows_into(std::string_view name, int64_t first, Tensor& 
   }
   const std::byte* const data = part.data();
   const DType to = out.dtype();
-  const bool is_block = to == DType::q8_0;
-  if (found.dtype == "I32" || (kept_type(*weight_type(found.dtype)) == to && (!is_block || found.dtype == "Q8_0"))) {
+  if (found.dtype == "I32" || weight_type(found.dtype)->dtype == to) {
     copy_bytes(data, out);
-  } else if (is_block || to == DType::float16) {
-    check(is_block && !weight_type(found.dtype)->is_plain(), "[{}] {}: \"{}\" is of type {} and cannot become {}",
-          format_, source_of(name), name, found.dtype, name_of(to));
+  } else if (numbers_in(to) > 1 || to == DType::float16) {
+    check(to == DType::q8_0 && !weight_type(found.dtype)->is_plain(),
+          "[{}] {}: \"{}\" is of type {} and cannot become {}", format_, source_of(name), name, found.dtype,
+          name_of(to));
     requantize_blocks(*weight_type(found.dtype), data, out);
   } else if (found.dtype == "BF16") {
     convert_halves(data, out, widen);
@@ -269,8 +273,8 @@ void WeightSource::check_finite(std::string_view name, const Tensor& loaded) con
   const int64_t bad = first_not_finite(loaded);
   if (bad < 0) return;
   const Tensor place = loaded.reshape({loaded.elements()}).slice(0, bad, bad + 1);
-  const bool is_block = loaded.dtype() == DType::q8_0;
-  const float value = is_block ? static_cast<float>(place.data<q8_block>()->scale) : place.to_floats().front();
+  const std::string value = numbers_in(loaded.dtype()) > 1 ? std::string("a block whose scale is infinite or NaN")
+                                                           : fmt::format("{}", place.to_floats().front());
   fail("[{}] {}: \"{}\" {} is {}, expected finite numbers: the file is damaged, or its training failed", format_,
        source_of(name), name, to_string(place_of(bad, loaded.shape())), value);
 }

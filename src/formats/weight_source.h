@@ -51,13 +51,13 @@ class WeightSource {
   /// Throws Error unless there is such a tensor of this shape, of a type that load_into() takes for `dtype`.
   void check_loadable(std::string_view name, const Shape& shape, DType dtype) const;
   /// All rows of the tensors, which are matrices of one type, in the mapped file itself: [rows, columns], read-only,
-  /// kept alive by the result; elements of Q8_0 are blocks (DType::q8_0). Undefined if they do not lie one after the
-  /// other, where numbers of their type may be read, or if their type is none that is kept (weight_types.h).
+  /// kept alive by the result; elements of quantized types are blocks. Undefined if they do not lie one after the
+  /// other, or where numbers of their type may be read.
   Tensor view(std::span<const std::string> names) const;
   /// A copy: F32, BF16 and I32 as they are, other types as float32. Throws Error for types that cannot be loaded.
   Tensor load(std::string_view name) const;
   /// Copies into a contiguous tensor of the same shape, rounding floating-point numbers to its type. float16 takes F16
-  /// alone; q8_0, whose elements are blocks, takes the types of blocks.
+  /// alone; q8_0, whose elements are blocks, takes the types of blocks, which take themselves alone.
   void load_into(std::string_view name, Tensor& out) const;
   /// The same for the rows from `first` on, as many as `out` has. The other extents of both are equal.
   void load_rows_into(std::string_view name, int64_t first, Tensor& out) const;

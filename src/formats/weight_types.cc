@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 
+#include "core/blocks.h"
 #include "core/check.h"
 #include "core/float16.h"
 
@@ -87,28 +88,121 @@ void decode_q6_k(const std::byte* block, float* out) {
   }
 }
 
-// The numbers that are halfway between the largest one of float16 or bfloat16 and the next power of two. A block of
-// Q8_0 holds up to 127 times a float16.
+// The numbers that are halfway between the largest one of float16 or bfloat16 and the next power of two. A block holds
+// a multiple of a float16: 127 times in Q8_0, 8 times in Q4_0, and at least 63 times in Q4_K.
 constexpr float kTooLargeForHalf = 65520, kTooLargeForBfloat16 = 0x1.ffp127f;
 
+template <class T>
+void encode_plain(const float* values, std::byte* block) {
+  const T value(*values);
+  std::memcpy(block, &value, sizeof value);
+}
+
+void encode_q8_0(const float* values, std::byte* block) {
+  const q8_block made = quantized(values);
+  std::memcpy(block, &made, sizeof made);
+}
+
+/// Bit for bit as NumPy code of the gguf package: the number of largest magnitude becomes -8.
+void encode_q4_0(const float* values, std::byte* block) {
+  float furthest = 0;
+  for (int i = 0; i < 32; ++i) furthest = std::abs(values[i]) > std::abs(furthest) ? values[i] : furthest;
+  const float scale = furthest / -8, inverse = std::isfinite(1 / scale) ? 1 / scale : 0;
+  core::q4_block made;
+  made.scale = float16(scale);
+  const auto quant = [&](int i) { return std::min(15, static_cast<int>(values[i] * inverse + 8.5f)); };
+  for (int i = 0; i < 16; ++i) made.quants[i] = static_cast<uint8_t>(quant(i) | quant(i + 16) << 4);
+  std::memcpy(block, &made, sizeof made);
+}
+
+/// A number as scale * quant - minimum, with neither below 0.
+struct Line {
+  float scale = 0, minimum = 0;
+
+  int quant(float value) const {
+    return scale > 0 ? std::clamp(static_cast<int>(std::lround((value + minimum) / scale)), 0, 15) : 0;
+  }
+};
+
+/// The line of least squared error for these numbers, among those that follow from a few divisions of their range by
+/// regression. Large numbers count more, since products feel them more.
+Line fitted_line(const float* values, int count) {
+  const auto [least, most] = std::minmax_element(values, values + count);
+  double squares = 0;
+  for (int i = 0; i < count; ++i) squares += static_cast<double>(values[i]) * static_cast<double>(values[i]);
+  const double typical = std::sqrt(squares / count);
+  Line best;
+  double best_error = HUGE_VAL;
+  for (int step = 0; step <= 20; ++step) {
+    Line line{.minimum = -std::min(0.0f, *least)};
+    line.scale = (*most + line.minimum) / (14 + 0.1f * static_cast<float>(step));
+    if (!(line.scale > 0)) return line;
+    for (const bool regressed : {false, true}) {
+      if (regressed) {
+        double w = 0, wq = 0, wqq = 0, wx = 0, wqx = 0;
+        for (int i = 0; i < count; ++i) {
+          const double weight = typical + std::abs(values[i]), q = line.quant(values[i]), x = values[i];
+          w += weight, wq += weight * q, wqq += weight * q * q, wx += weight * x, wqx += weight * q * x;
+        }
+        const double divisor = w * wqq - wq * wq;
+        if (!(divisor > 0)) break;
+        line = {static_cast<float>((w * wqx - wx * wq) / divisor), static_cast<float>((wq * wqx - wqq * wx) / divisor)};
+        if (line.minimum < 0) line = {static_cast<float>(wqx / wqq), 0};
+        if (!(line.scale > 0)) break;
+      }
+      double error = 0;
+      for (int i = 0; i < count; ++i) {
+        const double off = static_cast<double>(line.scale) * line.quant(values[i]) - line.minimum - values[i];
+        error += (typical + std::abs(values[i])) * off * off;
+      }
+      if (error < best_error) best_error = error, best = line;
+    }
+  }
+  return best;
+}
+
+void encode_q4_k(const float* values, std::byte* block) {
+  Line lines[8];
+  float most_scale = 0, most_minimum = 0;
+  for (int j = 0; j < 8; ++j) {
+    lines[j] = fitted_line(values + 32 * j, 32);
+    most_scale = std::max(most_scale, lines[j].scale), most_minimum = std::max(most_minimum, lines[j].minimum);
+  }
+  core::q4_k_block made{};
+  made.scale = float16(most_scale / 63), made.minimum = float16(most_minimum / 63);
+  const auto d = static_cast<float>(made.scale), m = static_cast<float>(made.minimum);
+  for (int j = 0; j < 8; ++j) {
+    const auto six_bits = [](float value, float unit) {
+      return unit > 0 ? std::clamp(static_cast<int>(std::lround(value / unit)), 0, 63) : 0;
+    };
+    const int scale = six_bits(lines[j].scale, d), minimum = six_bits(lines[j].minimum, m);
+    if (j < 4) {
+      made.scales[j] |= static_cast<uint8_t>(scale), made.scales[j + 4] |= static_cast<uint8_t>(minimum);
+    } else {
+      made.scales[j + 4] = static_cast<uint8_t>((scale & 15) | (minimum & 15) << 4);
+      made.scales[j - 4] |= static_cast<uint8_t>(scale >> 4 << 6);
+      made.scales[j] |= static_cast<uint8_t>(minimum >> 4 << 6);
+    }
+    const Line rounded{d * static_cast<float>(scale), m * static_cast<float>(minimum)};
+    for (int i = 0; i < 32; ++i) {
+      made.quants[j / 2 * 32 + i] |= static_cast<uint8_t>(rounded.quant(values[32 * j + i]) << (j % 2 * 4));
+    }
+  }
+  std::memcpy(block, &made, sizeof made);
+}
+
 constexpr WeightType kTypes[] = {
-    {"F32", 0, 1, 4, std::numeric_limits<float>::infinity(), decode_f32},
-    {"F16", 1, 1, 2, kTooLargeForHalf, decode_f16},
-    {"BF16", 30, 1, 2, kTooLargeForBfloat16, decode_bf16},
-    {"Q8_0", 8, 32, 34, 127 * kTooLargeForHalf, decode_q8_0},
-    {"Q4_0", 2, 32, 18, 0, decode_q4_0},
-    {"Q4_K", 12, 256, 144, 0, decode_q4_k},
-    {"Q5_K", 13, 256, 176, 0, decode_q5_k},
-    {"Q6_K", 14, 256, 210, 0, decode_q6_k},
+    {"F32", 0, 1, 4, DType::float32, std::numeric_limits<float>::infinity(), decode_f32, encode_plain<float>},
+    {"F16", 1, 1, 2, DType::float16, kTooLargeForHalf, decode_f16, encode_plain<float16>},
+    {"BF16", 30, 1, 2, DType::bfloat16, kTooLargeForBfloat16, decode_bf16, encode_plain<bfloat16>},
+    {"Q8_0", 8, 32, 34, DType::q8_0, 127 * kTooLargeForHalf, decode_q8_0, encode_q8_0},
+    {"Q4_0", 2, 32, 18, DType::q4_0, 8 * kTooLargeForHalf, decode_q4_0, encode_q4_0},
+    {"Q4_K", 12, 256, 144, DType::q4_k, 63 * kTooLargeForHalf, decode_q4_k, encode_q4_k},
+    {"Q5_K", 13, 256, 176, DType::q5_k, 0, decode_q5_k, nullptr},
+    {"Q6_K", 14, 256, 210, DType::q6_k, 0, decode_q6_k, nullptr},
 };
 
 }  // namespace
-
-DType kept_type(const WeightType& type) {
-  if (type.name == "BF16") return DType::bfloat16;
-  if (type.name == "F16") return DType::float16;
-  return type.is_plain() ? DType::float32 : DType::q8_0;
-}
 
 void check_fits(std::span<const float> values, const WeightType& type, std::string_view tensor, int64_t first) {
   const auto fits = [&](float value) { return std::abs(value) < type.too_large; };
@@ -132,22 +226,17 @@ q8_block quantized(const float* values) {
   return block;
 }
 
-void requantize(const WeightType& type, const std::byte* block, q8_block* out) {
-  if (type.name == "Q8_0") {
-    std::memcpy(out, block, sizeof *out);
-  } else if (type.name == "Q4_0") {
-    std::memcpy(&out->scale, block, sizeof out->scale);
-    for (int i = 0; i < 16; ++i) {
-      const int q = byte_at(block, 2 + i);
-      out->values[i] = static_cast<int8_t>((q & 15) - 8);
-      out->values[i + 16] = static_cast<int8_t>((q >> 4) - 8);
-    }
-  } else {
-    constexpr int most = 256;
-    float values[most];
-    type.decode(block, values);
-    for (int at = 0; at < type.block_elements; at += q8_block::size) *out++ = quantized(values + at);
-  }
+bool is_finite_block(DType dtype, const std::byte* block) {
+  const auto is_finite = [&](int byte) { return std::isfinite(half_at(block, byte)); };
+  if (dtype == DType::q6_k) return is_finite(208);
+  return is_finite(0) && ((dtype != DType::q4_k && dtype != DType::q5_k) || is_finite(2));
+}
+
+const WeightType& weight_type(DType dtype) {
+  const auto* found =
+      std::find_if(std::begin(kTypes), std::end(kTypes), [&](const auto& t) { return t.dtype == dtype; });
+  check(found != std::end(kTypes), "[weights] {} is no type of weights", name_of(dtype));
+  return *found;
 }
 
 const WeightType* weight_type(std::string_view name) {

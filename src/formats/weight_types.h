@@ -17,16 +17,15 @@ struct WeightType {
   uint32_t gguf_id;       ///< its number in GGUF files
   int block_elements;     ///< 1: plain numbers
   int block_bytes;
+  DType dtype;      ///< as it is kept in memory
   float too_large;  ///< numbers of this magnitude and above become infinite; 0: the type is only read
   /// Writes the elements of one block. `block` need not be aligned.
   void (*decode)(const std::byte* block, float* out);
+  /// Makes a block of the nearest numbers; null: the type is only read.
+  void (*encode)(const float* values, std::byte* block);
 
   bool is_plain() const { return block_elements == 1; }
 };
-
-/// The data type in which a matrix of this type is kept in memory: BF16, F16 and Q8_0 as they are; other types of
-/// blocks become q8_0.
-DType kept_type(const WeightType& type);
 
 /// Throws Error that names the tensor if one of the numbers is not finite or is too large for the type. `first` is the
 /// index of the first number in the tensor.
@@ -34,9 +33,11 @@ void check_fits(std::span<const float> values, const WeightType& type, std::stri
 
 /// 32 numbers as a block of q8_0, rounded as NumPy code of the gguf package does: halves away from zero.
 q8_block quantized(const float* values);
-/// Writes a block of a type whose blocks are not plain numbers as blocks of q8_0: exactly for Q8_0 and Q4_0.
-void requantize(const WeightType& type, const std::byte* block, q8_block* out);
+/// Whether one of the scales of a block is infinite or NaN.
+bool is_finite_block(DType dtype, const std::byte* block);
 
+/// The type that a data type of weights has in files.
+const WeightType& weight_type(DType dtype);
 /// Null: there is no such type, or no reader for it.
 const WeightType* weight_type(std::string_view name);
 const WeightType* weight_type_of_gguf(uint32_t id);

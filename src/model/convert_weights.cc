@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <span>
 #include <string>
 #include <string_view>
@@ -31,16 +32,18 @@ Tensor converted(const std::string& name, const Tensor& weights, DType type) {
     nn::convert(wide, result);
     return result;
   }
-  Tensor result = Tensor::empty({rows, columns / q8_block::size}, DType::q8_0);
+  const formats::WeightType& file_type = formats::weight_type(type);
+  Tensor result = Tensor::empty({rows, columns / numbers_in(type)}, type);
   const auto* const from = static_cast<const char*>(weights.raw());
-  auto* const to = static_cast<q8_block*>(result.raw());
+  auto* const to = static_cast<std::byte*>(result.raw());
   core::parallel_ranges(rows, 16, [&](int64_t begin, int64_t end) {
     std::vector<float> row(static_cast<size_t>(columns));
     for (int64_t r = begin; r < end; ++r) {
       nn::widen_row(from + r * nn::bytes_of_row(weights.dtype(), columns), weights.dtype(), columns, row.data());
-      formats::check_fits(row, *formats::weight_type("Q8_0"), name, r * columns);
-      for (int64_t c = 0; c < columns; c += q8_block::size) {
-        to[(r * columns + c) / q8_block::size] = formats::quantized(row.data() + c);
+      formats::check_fits(row, file_type, name, r * columns);
+      std::byte* block = to + r * nn::bytes_of_row(type, columns);
+      for (int64_t c = 0; c < columns; c += numbers_in(type), block += size_of(type)) {
+        file_type.encode(row.data() + c, block);
       }
     }
   });
@@ -50,15 +53,17 @@ Tensor converted(const std::string& name, const Tensor& weights, DType type) {
 }  // namespace
 
 void LanguageModel::convert_weights(DType type) {
-  check_usage(type == DType::float32 || type == DType::bfloat16 || type == DType::q8_0,
-              "[language model] weights cannot be converted to {}; choose float32, bfloat16 or q8_0", name_of(type));
+  check_usage(type == DType::float32 || type == DType::bfloat16 ||
+                  (numbers_in(type) > 1 && formats::weight_type(type).encode != nullptr),
+              "[language model] weights cannot be converted to {}; choose float32, bfloat16, q8_0, q4_0 or q4_k",
+              name_of(type));
   const std::vector<model::ParameterSpec> specs = model::parameter_specs(config());
   const std::vector<Parameter*> all = parameters();
   std::vector<std::string_view> kept;
   for (size_t i = 0; i < all.size(); ++i) {
     Tensor& value = all[i]->value;
     if (!specs[i].is_matrix || value.dtype() == type) continue;
-    if (type == DType::q8_0 && nn::shape_of_weights(value)[1] % q8_block::size != 0) {
+    if (nn::shape_of_weights(value)[1] % numbers_in(type) != 0) {
       kept.push_back(all[i]->name);
       continue;
     }
@@ -67,8 +72,8 @@ void LanguageModel::convert_weights(DType type) {
   }
   weights_changed();
   if (kept.empty()) return;
-  core::warn(fmt::format("{} matrices keep their type, because rows of q8_0 have a multiple of {} numbers: {}",
-                         kept.size(), int64_t{q8_block::size}, fmt::join(kept, ", ")));
+  core::warn(fmt::format("{} matrices keep their type, because rows of {} have a multiple of {} numbers: {}",
+                         kept.size(), name_of(type), numbers_in(type), fmt::join(kept, ", ")));
 }
 
 }  // namespace alibi

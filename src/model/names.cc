@@ -31,11 +31,14 @@ Precision precision_from(std::string_view name) {
 }
 
 DType weight_type_from(std::string_view name) {
-  constexpr std::pair<std::string_view, DType> types[] = {
-      {"f32", DType::float32}, {"bf16", DType::bfloat16}, {"q8_0", DType::q8_0}};
+  constexpr std::pair<std::string_view, DType> types[] = {{"f32", DType::float32},
+                                                          {"bf16", DType::bfloat16},
+                                                          {"q8_0", DType::q8_0},
+                                                          {"q4_0", DType::q4_0},
+                                                          {"q4_k", DType::q4_k}};
   const auto* const found =
       std::find_if(std::begin(types), std::end(types), [&](const auto& type) { return type.first == name; });
-  check_usage(found != std::end(types), "[model] weights are '{}'; choose from f32, bf16, q8_0", name);
+  check_usage(found != std::end(types), "[model] weights are '{}'; choose from f32, bf16, q8_0, q4_0, q4_k", name);
   return found->second;
 }
 

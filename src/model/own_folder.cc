@@ -118,7 +118,7 @@ void write_own_files(const std::filesystem::path& folder, const formats::Ordered
   std::vector<formats::NamedTensor> tensors;
   for (const Part& part : parts_of(config)) {
     const Tensor stored = part.of(parameters[part.parameter]->value);
-    tensors.push_back({part.name, stored.dtype() == DType::q8_0 ? nn::widened(stored) : stored});
+    tensors.push_back({part.name, numbers_in(stored.dtype()) > 1 ? nn::widened(stored) : stored});
   }
   formats::write_safetensors(folder / kWeightsFile, tensors);
 

@@ -60,12 +60,13 @@ double element(const void* data, DType dtype, int64_t index = 0) {
       return static_cast<float>(*static_cast<const bfloat16*>(data));
     case DType::float16:
       return static_cast<float>(*static_cast<const float16*>(data));
-    case DType::q8_0: {
-      const auto& block = *static_cast<const q8_block*>(data);
-      return static_cast<double>(static_cast<float>(block.scale)) * block.values[index];
-    }
-    default:
+    case DType::float32:
       return *static_cast<const float*>(data);
+    default: {
+      float block[256];
+      widen_row(data, dtype, numbers_in(dtype), block);
+      return block[index];
+    }
   }
 }
 

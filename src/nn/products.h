@@ -10,15 +10,15 @@
 
 namespace alibi::nn {
 
-/// A matrix in memory: rows of `stride` elements, read transposed if asked to. Elements of q8_0 are blocks of a row.
+/// A matrix in memory: rows of `stride` elements, read transposed if asked to. Elements may be blocks of a row.
 struct Matrix {
   void* data = nullptr;
   int64_t stride = 0;
   bool transposed = false;
   DType dtype = DType::float32;
 
-  /// The part that starts at a row and column of the matrix as read (after the transposition). In q8_0 it starts at
-  /// the first number of a block.
+  /// The part that starts at a row and column of the matrix as read (after the transposition). It starts at the
+  /// first number of a block.
   Matrix at(int64_t row, int64_t column) const {
     const int64_t line = transposed ? column : row, inside = transposed ? row : column;
     const int64_t offset = line * stride + inside / numbers_in(dtype);
@@ -30,7 +30,7 @@ struct Matrix {
 
 /// c [m, n] (= or +=) a [m, k] * b [k, n] + bias, with c not transposed and bias null or [n] (see bias_dtype). a is
 /// float32 or bfloat16, and b of the same type or, transposed, of any type of weights. Sums are float32. Products of
-/// more than a few rows convert weights of float16 and q8_0 to the type of a.
+/// more than a few rows convert weights of float16 and of blocks to the type of a.
 struct Product {
   int64_t m, n, k;
   Matrix a, b, c;

@@ -42,19 +42,6 @@ HWY_INLINE V load_quants(const int8_t* p) {
   const hn::Rebind<int8_t, Floats> d8;
   return hn::ConvertTo(Floats(), hn::PromoteTo(hn::Rebind<int32_t, Floats>(), hn::LoadU(d8, p)));
 }
-/// Its scale in all lanes.
-HWY_INLINE V scale_of(const q8_block& block) {
-  const hn::Rebind<uint16_t, Floats> d16;
-  return hn::PromoteTo(Floats(), hn::BitCast(hn::Rebind<hwy::float16_t, Floats>(), hn::Set(d16, block.scale.bits)));
-}
-/// y = the numbers of a block, which float32 holds exactly.
-HWY_INLINE void widen_block(const q8_block& block, float* y) {
-  constexpr auto lanes = static_cast<int64_t>(hn::MaxLanes(Floats()));
-  const V scale = scale_of(block);
-  for (int64_t i = 0; i < q8_block::size; i += lanes) {
-    hn::StoreU(hn::Mul(scale, load_quants(block.values + i)), Floats(), y + i);
-  }
-}
 /// Lanes after the part are zero.
 template <class T>
 HWY_INLINE V load(const T* p, Part part) {

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <type_traits>
 #include <vector>
 
 #include "nn/products.h"
@@ -8,7 +7,7 @@
 #define HWY_TARGET_INCLUDE "nn/skinny_gemm.cc"
 #include "hwy/foreach_target.h"
 // Must come after foreach_target.h.
-#include "nn/simd-inl.h"
+#include "nn/blocks-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace alibi::nn {
@@ -26,13 +25,15 @@ float widened(T x) {
 template <class T>
 HWY_INLINE void prefetch_ahead(const T* at, int64_t stride, const T* end) {
   const T* const ahead = at + together * stride;
-  __builtin_prefetch(ahead < end ? ahead : at, 0, 2);
+  const char* const line = reinterpret_cast<const char*>(ahead < end ? ahead : at);
+  HWY_UNROLL(4)
+  for (size_t byte = 0; byte < sizeof(T); byte += 64) __builtin_prefetch(line + byte, 0, 2);
 }
 
 /// c[i][j] = sum over k of a[i][k] b[j][k], for R rows of a and B rows of b.
 template <int R, int B, class T>
-HWY_INLINE void dots(const float* a, int64_t a_stride, const T* b, int64_t b_stride, int64_t k, const T* b_end,
-                     float (*sums)[together]) {
+requires(!is_block<T>) HWY_INLINE void dots(const float* a, int64_t a_stride, const T* b, int64_t b_stride, int64_t k,
+                                            const T* b_end, float (*sums)[together]) {
   V sum[R][B];
   HWY_UNROLL(4)
   for (int i = 0; i < R; ++i) {
@@ -59,30 +60,25 @@ HWY_INLINE void dots(const float* a, int64_t a_stride, const T* b, int64_t b_str
   }
 }
 
-/// The same for rows of blocks; b_stride counts blocks. float32 holds the product of a number and its scale exactly, so
-/// the sums have the bits of those of the widened rows.
-template <int R, int B>
-HWY_INLINE void dots(const float* a, int64_t a_stride, const q8_block* b, int64_t b_stride, int64_t k,
-                     const q8_block* b_end, float (*sums)[together]) {
-  constexpr auto lanes = static_cast<int64_t>(hn::MaxLanes(Floats()));
+/// The same for rows of blocks; b_stride counts blocks. The sums have the bits of those of the widened rows.
+template <int R, int B, class Block>
+requires is_block<Block> HWY_INLINE void dots(const float* a, int64_t a_stride, const Block* b, int64_t b_stride,
+                                              int64_t k, const Block* b_end, float (*sums)[together]) {
   V sum[R][B];
   HWY_UNROLL(4)
   for (int i = 0; i < R; ++i) {
     HWY_UNROLL(4)
     for (int j = 0; j < B; ++j) sum[i][j] = zero();
   }
-  for (int64_t at = 0; at < k; at += q8_block::size, a += q8_block::size) {
+  for (int64_t at = 0; at < k; at += Block::size, a += Block::size) {
     HWY_UNROLL(4)
     for (int j = 0; j < B; ++j) {
-      const q8_block* const block = b + j * b_stride + at / q8_block::size;
+      const Block* const block = b + j * b_stride + at / Block::size;
       prefetch_ahead(block, b_stride, b_end);
-      const V scale = scale_of(*block);
-      HWY_UNROLL(8)
-      for (int64_t n = 0; n < q8_block::size; n += lanes) {
-        const V w = hn::Mul(scale, load_quants(block->values + n));
+      each_weight(*block, [&](int64_t n, V w) HWY_ATTR {
         HWY_UNROLL(4)
         for (int i = 0; i < R; ++i) sum[i][j] = hn::MulAdd(load(a + i * a_stride + n, Whole()), w, sum[i][j]);
-      }
+      });
     }
   }
   HWY_UNROLL(4)
@@ -103,7 +99,7 @@ void put(const Product& p, int64_t row, int64_t column, float value) {
   *c = T(value);
 }
 
-/// Rows of b in memory. Elements of q8_0 are blocks.
+/// Rows of b in memory, whose elements may be blocks.
 template <class T>
 struct Rows {
   const T* data;
@@ -142,29 +138,29 @@ void rows_of_c(const Product& p, const Rows<T>& b, int64_t row, int64_t row_end,
 }
 
 /// to = the row of b in float32.
-void widen(const q8_block* row, const Rows<q8_block>& b, int64_t k, float* to) {
-  for (int64_t at = 0; at < k; at += q8_block::size, ++row) {
+template <class Block>
+void widen(const Block* row, const Rows<Block>& b, int64_t k, float* to) {
+  for (int64_t at = 0; at < k; at += Block::size, ++row) {
     prefetch_ahead(row, b.stride, b.end);
     widen_block(*row, to + at);
   }
 }
 
-/// Columns [begin, end) of c. Blocks of q8_0 are widened once for more than eight rows of a.
+/// Columns [begin, end) of c. Blocks are widened once for more than eight rows of a.
 template <class T>
 void rows_of_type(const Product& p, int64_t begin, int64_t end) {
   // These rows of a stay in the second-level cache beside the task's rows of b.
   constexpr int64_t bytes_of_rows = 1 << 18;
-  constexpr bool has_blocks = std::is_same_v<T, q8_block>;
   const int64_t rows = std::max<int64_t>(1, bytes_of_rows / (4 * p.k * static_cast<int64_t>(sizeof(float)))) * 4;
-  std::vector<float> wide(has_blocks && p.m > 8 ? static_cast<size_t>(together * p.k) : 0);
+  std::vector<float> wide(is_block<T> && p.m > 8 ? static_cast<size_t>(together * p.k) : 0);
   const T* const first = static_cast<const T*>(p.b.data);
-  const T* const last = first + (p.n - 1) * p.b.stride + p.k / (has_blocks ? q8_block::size : 1);
+  const T* const last = first + (p.n - 1) * p.b.stride + p.k / numbers_of<T>;
   for (int64_t row = 0; row < p.m; row += rows) {
     const int64_t row_end = std::min(row + rows, p.m);
     for (int64_t column = begin, count = 0; column < end; column += count) {
       count = end - column >= together ? together : 1;
       const Rows<T> b{first + column * p.b.stride, p.b.stride, last};
-      if constexpr (has_blocks) {
+      if constexpr (is_block<T>) {
         if (!wide.empty()) {
           for (int64_t n = 0; n < count; ++n) widen(b.data + n * b.stride, b, p.k, wide.data() + n * p.k);
           rows_of_c<float>(p, {wide.data(), p.k, wide.data() + count * p.k}, row, row_end, column, count);
@@ -185,6 +181,14 @@ void multiply_columns(const Product& p, int64_t begin, int64_t end) {
       return rows_of_type<float16>(p, begin, end);
     case DType::q8_0:
       return rows_of_type<q8_block>(p, begin, end);
+    case DType::q4_0:
+      return rows_of_type<core::q4_block>(p, begin, end);
+    case DType::q4_k:
+      return rows_of_type<core::q4_k_block>(p, begin, end);
+    case DType::q5_k:
+      return rows_of_type<core::q5_k_block>(p, begin, end);
+    case DType::q6_k:
+      return rows_of_type<core::q6_k_block>(p, begin, end);
     default:
       return rows_of_type<float>(p, begin, end);
   }

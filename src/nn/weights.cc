@@ -4,7 +4,7 @@
 #define HWY_TARGET_INCLUDE "nn/weights.cc"
 #include "hwy/foreach_target.h"
 // After foreach_target.h.
-#include "nn/simd-inl.h"
+#include "nn/blocks-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace alibi::nn {
@@ -15,8 +15,10 @@ void widen_as(const T* x, int64_t count, float* y) {
   each_vector(count, [&](int64_t i, auto lanes) HWY_ATTR { store(load(x + i, lanes), y + i, lanes); });
 }
 
-void widen_blocks(const q8_block* x, int64_t count, float* y) {
-  for (int64_t at = 0; at < count; at += q8_block::size, ++x) widen_block(*x, y + at);
+template <class Block>
+void widen_blocks(const void* x, int64_t count, float* y) {
+  const Block* block = static_cast<const Block*>(x);
+  for (int64_t at = 0; at < count; at += Block::size, ++block) widen_block(*block, y + at);
 }
 
 void widen(const void* x, DType dtype, int64_t count, float* y) {
@@ -26,7 +28,15 @@ void widen(const void* x, DType dtype, int64_t count, float* y) {
     case DType::float16:
       return widen_as(static_cast<const float16*>(x), count, y);
     case DType::q8_0:
-      return widen_blocks(static_cast<const q8_block*>(x), count, y);
+      return widen_blocks<q8_block>(x, count, y);
+    case DType::q4_0:
+      return widen_blocks<core::q4_block>(x, count, y);
+    case DType::q4_k:
+      return widen_blocks<core::q4_k_block>(x, count, y);
+    case DType::q5_k:
+      return widen_blocks<core::q5_k_block>(x, count, y);
+    case DType::q6_k:
+      return widen_blocks<core::q6_k_block>(x, count, y);
     default:
       return widen_as(static_cast<const float*>(x), count, y);
   }

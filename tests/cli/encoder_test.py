@@ -348,13 +348,13 @@ class OfAnotherProgram(CliTest):
         chunked = json.loads(self.succeeds("embed", self.folder / "jina", "--late-chunking", stdin="the quick\n"))
         self.assertEqual(chunked["tokens"], [1, 3])
         less = ("embed", self.folder / "jina", "-o", self.folder / "w.npy", "--check-float32", "5", "--json", self.folder / "w.json")
-        for weights, least in (("bf16", 0.999), ("q8_0", 0.999), ("f32", 0.9999999)):
+        for weights, least in (("bf16", 0.999), ("q8_0", 0.999), ("q4_0", 0.9), ("f32", 0.9999999)):
             self.succeeds(*less, "--weights", weights, stdin="the quick fox\nthe lazy dog\n")
             found = self.json_of("w.json")["cosine_to_float32"]
             self.assertEqual(found["texts"], 2)
             self.assertGreater(found["least"], least)
             self.assertLess(found["least"], 1.0000001)
-        self.fails(2, "choose from f32, bf16, q8_0", *less, "--weights", "int4", stdin="a")
+        self.fails(2, "choose from f32, bf16, q8_0, q4_0, q4_k", *less, "--weights", "int4", stdin="a")
         for command, mentions in (("generate", "expected a causal"), ("score", "needs a causal"),
                                   ("eval", "no probabilities of tokens")):
             self.fails(1, mentions, command, self.folder / "jina", *([self.valid] if command == "eval" else []))

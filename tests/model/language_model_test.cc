@@ -60,7 +60,8 @@ TEST(LanguageModel, ConvertedWeightsAreRoundedOnce) {
     EXPECT_EQ(model.weight_bytes(), original.weight_bytes());
   }
   LanguageModel model(language_model_config(), 1);
-  expect_error<UsageError>([&] { model.convert_weights(DType::int32); }, "choose float32, bfloat16 or q8_0");
+  expect_error<UsageError>([&] { model.convert_weights(DType::int32); },
+                           "choose float32, bfloat16, q8_0, q4_0 or q4_k");
 }
 
 TEST(LanguageModel, ConvertedWeightsDoNotChangeTheFormerOnes) {

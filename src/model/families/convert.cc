@@ -60,7 +60,7 @@ void write_as_family(const LanguageModel& model, const Layout& layout, const std
   core::write_together(folder, own_file_names(), [&](const std::filesystem::path& part) {
     std::vector<formats::NamedTensor> tensors;
     for (const Parameter* parameter : model.parameters()) {
-      const Tensor value = parameter->value.dtype() == DType::q8_0 ? nn::widened(parameter->value) : parameter->value;
+      const Tensor value = numbers_in(parameter->value.dtype()) > 1 ? nn::widened(parameter->value) : parameter->value;
       const std::vector<std::string> names = tensor_names(layout, parameter->name);
       const auto count = static_cast<int64_t>(names.size());
       for (int64_t begin = 0; const std::string& name : names) {
@@ -99,9 +99,9 @@ struct FileType {
 FileType file_type(std::string_view asked) {
   std::string name(asked);
   std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::toupper(c); });
-  constexpr FileType types[] = {{"F32", 0}, {"F16", 1}, {"Q8_0", 7}, {"BF16", 32}};
+  constexpr FileType types[] = {{"F32", 0}, {"F16", 1}, {"Q4_0", 2}, {"Q8_0", 7}, {"Q4_K", 14}, {"BF16", 32}};
   const auto* type = std::find_if(std::begin(types), std::end(types), [&](const auto& t) { return t.name == name; });
-  check_usage(type != std::end(types), "[convert] the type is {}, expected f32, f16, bf16 or q8_0", asked);
+  check_usage(type != std::end(types), "[convert] the type is {}, expected f32, f16, bf16, q8_0, q4_0 or q4_k", asked);
   return *type;
 }
 

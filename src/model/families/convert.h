@@ -23,9 +23,9 @@ struct OtherType {
   std::string tensor, type;
 };
 
-/// Writes a GGUF file with matrices of type f32, f16, bf16 or q8_0, and the tokenizer if there is one. Matrices whose
-/// rows do not fill blocks of q8_0 become f16. Returns these. Throws UsageError that names the properties that the
-/// format cannot express, and Error that names the tensor if a number does not fit into the type.
+/// Writes a GGUF file with matrices of type f32, f16, bf16, q8_0, q4_0 or q4_k, and the tokenizer if there is one.
+/// Matrices whose rows do not fill blocks become f16. Returns these. Throws UsageError that names the properties that
+/// the format cannot express, and Error that names the tensor if a number does not fit into the type.
 std::vector<OtherType> write_gguf(const LanguageModel& model, const std::filesystem::path& file, std::string_view type);
 
 /// The same for a GGUF file of any family: the metadata, with the tokenizer, are copied, and tensors that have the type

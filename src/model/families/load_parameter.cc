@@ -80,16 +80,17 @@ void normalize_rows(Tensor& head) {
 
 DType type_of_parameter(const Source& source, const ParameterSpec& spec, const formats::WeightSource& weights) {
   if (!spec.is_matrix || source.arrangement == Arrangement::unit_rows) return DType::float32;
-  const auto type_of = [&](const std::string& name) {
-    return formats::kept_type(*formats::weight_type(weights.info(name).dtype));
-  };
+  const auto type_of = [&](const std::string& name) { return formats::weight_type(weights.info(name).dtype)->dtype; };
   const DType type = type_of(source.tensors.front());
   const auto differs = [&](const std::string& name) { return type_of(name) != type; };
-  if (std::any_of(source.tensors.begin(), source.tensors.end(), differs)) return DType::float32;
-  if (type == DType::q8_0 && (is_transposed(source, spec.shape) || spec.shape.back() % q8_block::size != 0)) {
+  const auto is_plain = [&](const std::string& name) { return numbers_in(type_of(name)) == 1; };
+  const bool same = std::none_of(source.tensors.begin(), source.tensors.end(), differs);
+  if (!same && std::any_of(source.tensors.begin(), source.tensors.end(), is_plain)) return DType::float32;
+  const DType kept = same ? type : DType::q8_0;  // files have queries and values of different types of blocks
+  if (numbers_in(kept) > 1 && (is_transposed(source, spec.shape) || spec.shape.back() % numbers_in(kept) != 0)) {
     return DType::float32;  // blocks go along the wrong axis
   }
-  return type;
+  return kept;
 }
 
 Tensor load_parameter(const Source& source, const ParameterSpec& spec, const formats::WeightSource& weights,

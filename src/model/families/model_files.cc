@@ -82,11 +82,15 @@ void ModelFiles::open_gguf(const std::filesystem::path& file) {
   const Family& found = family_of_gguf(metadata);
   take(found, found.gguf, metadata);
   tokenizer = fitting(text::tokenizer_from_gguf(metadata, file.string()), config, file);
-  for (const formats::TensorInfo& tensor : weights->tensors()) {
-    if (tensor.dtype.starts_with("Q") && tensor.dtype != "Q8_0") {
-      notes.push_back(fmt::format("weights such as {}, of type {}, are converted to q8_0", tensor.name, tensor.dtype));
-      break;
-    }
+  const auto type_of = [&](const std::string& name) { return formats::weight_type(weights->info(name).dtype); };
+  for (const Source& source : sources) {
+    const formats::WeightType* first = type_of(source.tensors.front());
+    const auto differs = [&](const std::string& name) { return type_of(name) != first && !type_of(name)->is_plain(); };
+    const auto other = std::find_if(source.tensors.begin(), source.tensors.end(), differs);
+    if (other == source.tensors.end()) continue;
+    notes.push_back(fmt::format("matrices whose parts have different types, such as {} ({}) and {} ({}), become q8_0",
+                                source.tensors.front(), first->name, *other, type_of(*other)->name));
+    break;
   }
 }
 

@@ -38,7 +38,8 @@ TEST(Convert, AGgufFileIsReadBack) {
   const TemporaryFolder folder;
   const Tensor ids = test::random_ids({1, 30}, 1, 257);
   const Tensor expected = model.logits(ids);
-  const std::vector<std::pair<const char*, double>> types = {{"f32", 0}, {"f16", 1e-3}, {"bf16", 1e-2}, {"q8_0", 2e-2}};
+  const std::vector<std::pair<const char*, double>> types = {
+      {"f32", 0}, {"f16", 1e-3}, {"bf16", 1e-2}, {"q4_0", .4}, {"q8_0", 2e-2}};
   for (const auto& [type, tolerance] : types) {
     SCOPED_TRACE(type);
     write_gguf(model, folder / "m.gguf", type);
@@ -105,6 +106,7 @@ TEST(Convert, NumbersThatDoNotFitAreRefusedByName) {
   refuses("f16");
   set(8.4e6f);  // 127 x 65,520 and more have no scale
   refuses("q8_0");
+  refuses("q4_0");
   expect_error([&] { model.convert_weights(DType::q8_0); }, "\"blocks.1.ffn.up_proj.weight\": number 70 is");
   set(3.4e38f);
   refuses("bf16");
@@ -113,7 +115,8 @@ TEST(Convert, NumbersThatDoNotFitAreRefusedByName) {
   std::filesystem::remove(folder / "m.gguf");
   set(std::numeric_limits<float>::quiet_NaN());
   expect_error([&] { write("f32"); }, "number 70 is nan, expected finite numbers");
-  for (const auto& [type, value] : {std::pair("f16", 65519.0f), {"q8_0", 8.32e6f}, {"bf16", 3.38e38f}}) {
+  for (const auto& [type, value] :
+       {std::pair("f16", 65519.0f), {"q8_0", 8.32e6f}, {"q4_0", 5.24e5f}, {"bf16", 3.38e38f}}) {
     set(value);
     write(type);
     formats::Gguf(folder / "m.gguf").load_finite_into("blk.1.ffn_up.weight", *std::make_unique<Tensor>(Shape{256, 64}));
@@ -176,7 +179,7 @@ TEST(Convert, WhatAFormatCannotExpressIsRefusedByName) {
   LanguageModelConfig grouped = convertible();
   grouped.transformer.attention.kv_heads = 1;
   expect_error([&] { write_for_transformers(LanguageModel(grouped, 1), folder / "hf"); }, "kv_heads");
-  expect_error([&] { write_gguf(LanguageModel(convertible(), 1), folder / "m.gguf", "q4_0"); }, "q4_0");
+  expect_error([&] { write_gguf(LanguageModel(convertible(), 1), folder / "m.gguf", "q5_k"); }, "q5_k");
 }
 
 TEST(Convert, AFolderForTransformersIsAnMpt) {
