@@ -16,7 +16,7 @@ from cli_case import COMMAND, CliTest, METHODS, TINY_TRAINING, run
 WRITTEN_IF_GIVEN = ("field", "layers", "d-model", "heads", "embedding-scale", "no-causal", "bidirectional",
                     "alibi-bias-max", "alibi-slopes", "slope-training", "tolerance", "sliding-window", "t5-buckets", "t5-max-distance",
                     "t5-init", "t5-rate-factor", "kerple-rate-factor", "power-rate-factor", "partial-rotary-factor", "gate-slopes", "gate-tokens", "sinks",
-                    "output-gate", "activation", "norm", "qk-norm", "qk-norm-per-head")
+                    "output-gate", "activation", "norm", "qk-norm", "qk-norm-per-head", "revision")
 
 
 class TrainingConfig(CliTest):
@@ -45,7 +45,7 @@ class TrainingConfig(CliTest):
         options = {name[2:] for name in re.findall(r"^ +(?:-o,)?(--[a-z0-9-]+)", text, re.MULTILINE)}
         # How to compute, not what; of two ways to say a thing the one that was taken; what the preset says.
         left_out = {"help", "from", "resume", "overwrite", "config", "plan", "ranks", "link", "update-seconds", "json", "threads", "epochs", "warmup-steps", "vocab-size",
-                    "like", *WRITTEN_IF_GIVEN}
+                    "like", "download", *WRITTEN_IF_GIVEN}
         self.assertIn('\n  "train-length": 32,\n', (self.model / "train.json").read_text(), "a file that people can edit")
         self.assertEqual(options - left_out | {"text"}, set(written))
         again = self.folder / "again"
