@@ -269,9 +269,10 @@ void add_compare(CLI::App& app) {
   options->model.add_to(command, "Model and position");
   command.group(training::OptionGroup::optimizer);
   options->train.add_to(command, training::OptionGroup::optimizer);
-  command.optional_text("--tune", options->tune, "RATES",
-                        "Learning rates to try for each method on part of the training text and of each task [0.5, 1, 2 and 4 "
-                        "times --learning-rate]");
+  command.optional_text(
+      "--tune", options->tune, "RATES",
+      "Learning rates to try for each method on part of the training text and of each task [0.5, 1, 2 and 4 "
+      "times --learning-rate]");
   options->add_to(command);
   command.rare("--min-count");
   command.examples(
