@@ -8,7 +8,7 @@
 
 #include "core/check.h"
 #include "core/files.h"
-#include "core/float16.h"
+#include "core/parallel.h"
 
 namespace alibi::formats {
 namespace {
@@ -34,10 +34,12 @@ void append_text(std::string& to, std::string_view text) {
 
 std::string encoded(std::span<const float> values, const WeightType& type) {
   check(type.encode != nullptr, "[gguf] weights of type {} cannot be written", type.name);
-  const auto elements = static_cast<size_t>(type.block_elements), bytes = static_cast<size_t>(type.block_bytes);
-  std::string result(values.size() / elements * bytes, '\0');
-  auto* block = reinterpret_cast<std::byte*>(result.data());
-  for (size_t i = 0; i < values.size(); i += elements, block += bytes) type.encode(&values[i], block);
+  const int64_t elements = type.block_elements, bytes = type.block_bytes, blocks = std::ssize(values) / elements;
+  std::string result(static_cast<size_t>(blocks * bytes), '\0');
+  auto* const to = reinterpret_cast<std::byte*>(result.data());
+  core::parallel_ranges(blocks, std::max<int64_t>(1, (1 << 12) / elements), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) type.encode(values.data() + i * elements, to + i * bytes);
+  });
   return result;
 }
 
