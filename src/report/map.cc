@@ -31,7 +31,7 @@ double distance_of(const MethodResults& method, double (*value)(const AnswerPoin
 }  // namespace
 
 std::optional<LineChart> map_chart(const CompareResults& results) {
-  constexpr double kBesidePlot = 240;  // pixels of labels
+  constexpr double kBesideMap = 240;  // pixels of labels
   const TaskResults* const task = task_of_map(results);
   const std::vector<int64_t> lengths = all_lengths(results);
   if (task == nullptr || lengths.empty()) return {};
@@ -97,7 +97,7 @@ std::optional<LineChart> map_chart(const CompareResults& results) {
   chart.y = value_axis(bottom, top);
   chart.y_label = fmt::format("Perplexity at {} tokens (lower is better)", core::format_integer(lengths.back()));
   const int64_t trained = has_one_training_length(results) ? results.train_length : 0;
-  chart.x = length_axis({distances.begin(), distances.end()}, trained, chart.width - kBesidePlot);
+  chart.x = length_axis({distances.begin(), distances.end()}, trained, chart.width - kBesideMap);
   chart.x.ticks.front() = {static_cast<double>(none), "none", ""};
   chart.x_label = "Largest distance from the information to the answer, in tokens";
   if (trained > 0) chart.mark = static_cast<double>(trained);
