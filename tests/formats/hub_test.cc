@@ -103,7 +103,7 @@ TEST_F(HubCache, WhatIsMissingIsNamedWithTheCommandThatDownloadsIt) {
   test::expect_error([] { find_model("hf:org/gone"); }, "run: hf download org/gone");
   test::expect_error([] { find_model("hf:org/name@v2"); }, "run: hf download org/name --revision v2");
   test::expect_error([] { find_model("hf:org/name/a.gguf"); }, "run: hf download org/name a.gguf");
-  test::expect_error([this] { find_model("hf:org/else"); }, (folder / "hub").string());
+  test::expect_error([] { find_model("hf:org/else"); }, (folder / "hub").string());
   EXPECT_EQ(command("org/name"), "hf download org/name --exclude *.bin ");
   EXPECT_EQ(command("hf:org/name/a.gguf", "v1"), "hf download org/name a.gguf --revision v1 ");
 }
