@@ -35,7 +35,7 @@ _NAMES: dict[str, tuple[str, dict[str, str]]] = {
 
 
 class Gguf:
-    """The tensors of a file. Types that are read as q8_0 here are rounded to it."""
+    """The tensors of a file."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         gguf = importlib.import_module("gguf")
@@ -104,15 +104,13 @@ class Gguf:
         return (sum(int(t.shape[-1]) for t in tensors), *(int(n) for n in reversed(tensors[0].shape[:-1])))
 
     def read(self, name: str, rows: Any = slice(None)) -> Array:
-        found = np.concatenate([self._rounded(self._tensors[part], rows) for part in self._parts[name]])
+        found = np.concatenate([self._values(self._tensors[part], rows) for part in self._parts[name]])
         if "query_key_value" not in name:
             return found
         # The queries of all heads, the keys, the values: back to those of each head.
         return np.asarray(np.swapaxes(found.reshape(3, self._heads, -1, *found.shape[1:]), 0, 1).reshape(found.shape))
 
-    def _rounded(self, tensor: Any, rows: Any) -> Array:
+    def _values(self, tensor: Any, rows: Any) -> Array:
         kind = tensor.tensor_type
         values = self._quants.dequantize(tensor.data[rows], kind)
-        if kind.name[0] == "Q" and kind.name not in ("Q8_0", "Q4_0"):
-            values = self._quants.dequantize(self._quants.quantize(values, self._type.Q8_0), self._type.Q8_0)
         return np.asarray(values, np.float32)

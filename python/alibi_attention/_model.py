@@ -175,7 +175,7 @@ class LanguageModel:
         Hugging Face hub whose files are in the local cache: "org/name" or "hf:org/name[/file.gguf][@revision]".
 
         precision  of large matrix products: "f32", "bf16", or "auto", the faster one on this CPU
-        weights    converts the matrices to "f32", "bf16" or "q8_0" (None: as they are in the file)
+        weights    converts the matrices to "f32", "bf16", "q8_0", "q4_0" or "q4_k" (None: as they are in the file)
         """
         need_models()
         return cls(_core.LanguageModel.load(folder, precision, weights))
