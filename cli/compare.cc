@@ -39,7 +39,7 @@ struct CompareCommand : CommonOptions {
   std::vector<std::string> texts, valid;
   std::vector<std::string> positions = default_positions();
   std::vector<int64_t> lengths, train_lengths;
-  std::vector<std::string> tasks;
+  std::vector<std::string> tasks, windowed;
   std::string preset = "tiny";
   std::string out = "alibi-compare", resume, tune, field;
   int64_t seeds = 1, timing_rounds = 3;
@@ -104,6 +104,7 @@ CompareOptions to_library(const CompareCommand& options, bool tunes) {
   compare.tokenizer = options.tokenizer;
   compare.positions.clear();
   for (const std::string& name : options.positions) compare.positions.push_back(position_from(name));
+  for (const std::string& name : options.windowed) compare.windowed.push_back(position_from(name));
   compare.seeds = options.seeds;
   compare.lengths = options.lengths;
   compare.train_lengths = options.train_lengths;
@@ -231,6 +232,9 @@ void add_compare(CLI::App& app) {
   command.flag("--one-pass", options->one_pass, "Also evaluate in one pass, where each token sees all preceding text");
   add_interpolation(command, options->interpolation,
                     "Also evaluate with distances divided by X, where a bias has a formula");
+  command.list("--windowed", options->windowed,
+               "Also evaluate these methods with a sliding window of the training length, without another training");
+  command.choices("--windowed", position_names());
   const std::string scored = training::default_among_presets([](const std::string& name) {
     return std::to_string(comparison::tokens_to_score(name, 16 * training_defaults(name).train_length));
   });
@@ -282,6 +286,7 @@ void add_compare(CLI::App& app) {
       "  alibi compare novels/ --seeds 3 --positions alibi,sinusoidal,rotary\n"
       "  alibi compare novels/ --positions alibi,sinusoidal --train-lengths 128,256,512 --seeds 3\n"
       "  alibi compare novels/ --stride 64 --interpolate dynamic --one-pass\n"
+      "  alibi compare novels/ --positions alibi,rotary --windowed rotary\n"
       "  alibi compare --tasks recall,flipflop,copy --positions alibi,rotary --train-length 64 --learning-rate 0.002\n"
       "  alibi compare novels/ --tasks recall,passkey --task-share 0.25 --seeds 3\n"
       "  alibi compare --resume alibi-compare\n"

@@ -33,6 +33,9 @@ struct CompareOptions {
   int64_t stride = 0;            ///< also evaluate with a window that slides by this number of tokens; 0 disables it
   bool one_pass = false;         ///< also evaluate in one pass, where each target sees all the text before it
   std::optional<Interpolation> interpolation;  ///< if set, also evaluate alibi with flatter slopes
+  /// Methods of `positions` whose models are also evaluated with a sliding window of their training length, without
+  /// another training. Each is a method of its own in the results, such as "rotary, window 128".
+  std::vector<Position> windowed;
   int64_t eval_tokens = 0;         ///< held-out tokens to score, spread evenly over its files; 0: the preset's
   int64_t sample_tokens = -1;      ///< tokens of generated text per method; -1: 4 times the training length; 0: none
   std::vector<std::string> tasks;  ///< synthetic tasks to train and test models on: task_names()

@@ -96,6 +96,9 @@ struct RunResults {
   std::vector<EvaluationPoint> sliding;      ///< sliding windows; empty if no stride was set
   /// alibi with flatter slopes at lengths beyond the training length; empty if no interpolation was set.
   std::vector<EvaluationPoint> interpolated;
+  /// With a sliding window of the training length, at lengths beyond it; empty unless CompareOptions::windowed has the
+  /// method.
+  std::vector<EvaluationPoint> windowed;
   /// Evaluation in one pass, if it was set: one point, whose length is the longest context of a target.
   std::vector<EvaluationPoint> streaming;
   int64_t eval_peak_bytes = 0;
@@ -119,6 +122,7 @@ struct RunResults {
 /// sample of the first seed.
 struct MethodResults : RunResults {
   std::string name;              ///< the method, and "alibi@128" if there are several training lengths
+  int64_t window = 0;            ///< > 0: the models of another entry, evaluated with a sliding window of this length
   std::vector<uint64_t> seeds;   ///< seeds of the finished runs
   std::vector<RunResults> runs;  ///< in the order of the seeds
   /// Of a task. The method answers where the interval of its accuracy lies above 90 %: the largest length at which, as
@@ -190,7 +194,9 @@ struct CompareResults {
   int64_t runs_planned = 0;        ///< greater than runs_done() while the comparison is incomplete
   int64_t runs_done() const {
     int64_t runs = 0;
-    for (const MethodResults& method : methods) runs += static_cast<int64_t>(method.runs.size());
+    for (const MethodResults& method : methods) {
+      if (method.window == 0) runs += static_cast<int64_t>(method.runs.size());
+    }
     for (const TaskResults& task : tasks) {
       if (task.beside_text) continue;
       for (const MethodResults& method : task.methods) runs += static_cast<int64_t>(method.runs.size());

@@ -176,6 +176,7 @@ def compare(
     lengths: Sequence[int] = (),
     stride: int = 0,
     one_pass: bool = False,
+    windowed: str | Sequence[str] = (),
     eval_tokens: int = 0,
     sample_tokens: int = 0,
     tasks: str | Sequence[str] = (),
@@ -203,6 +204,7 @@ def compare(
     train_lengths     training lengths in tokens; each method is trained at each of them. () uses the option train_length
     lengths           evaluation lengths in tokens. () evaluates at 1 to 16 times the training length
     stride, one_pass  also evaluate with a sliding window that advances by `stride` tokens; also in one pass
+    windowed          methods to evaluate also with a sliding window of the training length, without another training
     eval_tokens       number of held-out tokens to score, in blocks spread evenly (0: as many as the preset says)
     sample_tokens     number of tokens to generate as a sample (0: none, -1: 4 times the training length)
     tasks             synthetic tasks to compare on as well; without a text, only on these. The error for a wrong name
@@ -231,7 +233,8 @@ def compare(
     with paths_of("compare", text, valid) as (texts, held_out):
         found = _core.compare(
             texts, held_out, field, tokenizer_choice(tokenizer, vocab_size, min_count, like), chosen, preset,
-            dropout, seeds, train_lengths, lengths, stride, one_pass, eval_tokens, sample_tokens,
+            dropout, seeds, train_lengths, lengths, stride, one_pass,
+            texts_of("compare", "windowed", windowed), eval_tokens, sample_tokens,
             texts_of("compare", "tasks", tasks), task_tokens, task_questions, task_share, timing_rounds, tune_rates,
             options, out or "", overwrite, from_core(on_progress),
         )  # fmt: skip

@@ -224,6 +224,7 @@ def compare(
     lengths: Sequence[int],
     stride: int,
     one_pass: bool,
+    windowed: Sequence[str],
     eval_tokens: int,
     sample_tokens: int,
     tasks: Sequence[str],

@@ -149,10 +149,10 @@ def test_train_and_compare():
     table(alibi.train, {"text": TEXT, **SMALL},
           {**shared, "position": CHOICE, "from_model": OPTIONAL_PATH, "resume": flag}, without=["options"], named=named)  # fmt: skip
     integers = [1, ["1"], [1.5], [-1], [2**70], None, "no", [[1]], *wrong_values.NOTHING]
-    named |= {"positions": "positions?", "train_lengths": "train_lengths?", "tasks": "tasks?"}
+    named |= {"positions": "positions?", "train_lengths": "train_lengths?", "tasks": "tasks?", "windowed": "windowed|positions?"}
     table(alibi.compare, {"text": TEXT, "positions": "alibi", **SMALL},
           {**shared, "positions": ["no", ["no"], *[x for x in TEXTS if x is not None]], "seeds": POSITIVE,
-           "train_lengths": integers, "lengths": integers, "stride": LENGTH, "one_pass": flag, "eval_tokens": LENGTH,
+           "train_lengths": integers, "lengths": integers, "stride": LENGTH, "one_pass": flag, "windowed": ["no", ["no"], *TEXTS], "eval_tokens": LENGTH,
            "sample_tokens": [-2, *WRONG["integer"]], "tune_rates": [1.0, ["1"], [-1.0], None, "no", *wrong_values.NOTHING],
            "tasks": ["no", ["no"], *TEXTS], "task_tokens": LENGTH, "task_questions": POSITIVE,
            "task_share": [-0.5, 1, 2.0, *WRONG["number"]], "timing_rounds": LENGTH}, without=["options"], named=named)  # fmt: skip

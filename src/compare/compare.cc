@@ -79,6 +79,7 @@ formats::OrderedJson identity_of(const CompareOptions& options, const TrainingDa
     identity["interpolation"] =
         interpolation->dynamic ? formats::OrderedJson("dynamic") : formats::OrderedJson(interpolation->factor);
   }
+  if (!options.windowed.empty()) identity["windowed"] = comparison::names_of(options.windowed);
   identity["tune_rates"] = options.tune_rates;
   identity["eval_tokens"] = options.eval_tokens;
   identity["sample_tokens"] = options.sample_tokens;

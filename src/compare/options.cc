@@ -67,6 +67,12 @@ void check_tasks(CompareOptions& options) {
 
 }  // namespace
 
+std::string names_of(const std::vector<Position>& methods) {
+  std::vector<std::string> names;
+  for (const Position method : methods) names.emplace_back(name_of(method));
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
 void complete_options(CompareOptions& options) {
   const OptionValue* causal = options.model.find("causal");
   check_usage(!causal || *causal == OptionValue(true),
@@ -92,8 +98,22 @@ void complete_options(CompareOptions& options) {
   const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
   check_usage(twice == sorted.end(), "[compare] the method {} is given twice; name each method once",
               twice == sorted.end() ? "" : name_of(*twice));
+  for (const Position method : options.windowed) {
+    check_usage(std::ranges::find(options.positions, method) != options.positions.end(),
+                "[compare] windowed has {}, which is not among the methods to compare: {}", name_of(method),
+                names_of(options.positions));
+  }
+  std::sort(options.windowed.begin(), options.windowed.end());
+  options.windowed.erase(std::unique(options.windowed.begin(), options.windowed.end()), options.windowed.end());
+  check_usage(options.windowed.empty() || has_text(options),
+              "[compare] windowed has {}, but there is no text to evaluate; give one, or leave it out",
+              names_of(options.windowed));
   for (const Position method : options.positions) {  // throws an Error if the configuration is invalid
-    model_config(options, method, options.train.train_length, nullptr);
+    const AttentionConfig attention =
+        model_config(options, method, options.train.train_length, nullptr).transformer.attention;
+    check_usage(options.windowed.empty() || attention.sliding_window == 0,
+                "[compare] windowed has {}, but all models have a sliding window of {}; leave out one of the two",
+                names_of(options.windowed), attention.sliding_window);
   }
   std::vector<int64_t>& lengths = options.lengths;
   if (lengths.empty()) {

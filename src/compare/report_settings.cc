@@ -5,6 +5,7 @@
 
 #include <set>
 
+#include "compare/options.h"
 #include "compare/run.h"
 #include "compare/task_run.h"
 #include "core/format.h"
@@ -83,6 +84,9 @@ std::string evaluation_text(const CompareOptions& options, const HeldOutPlan& pl
                    ? ", methods whose bias has a formula also with distances multiplied by training length / length"
                    : fmt::format(", methods whose bias has a formula also with distances divided by {:g}",
                                  interpolation->factor);
+  }
+  if (!options.windowed.empty()) {
+    windows += fmt::format(", {} also with a sliding window of the training length", names_of(options.windowed));
   }
   if (options.one_pass) windows += ", and one pass in which each target sees all preceding text";
   return fmt::format(

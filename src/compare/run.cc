@@ -68,7 +68,7 @@ class Run {
     int64_t length, stride;
   };
   std::vector<Work> works() const;
-  EvaluationPoint evaluate_at(const Work& work, double begun, double share);
+  EvaluationPoint evaluate_at(const LanguageModel& model, const Work& work, double begun, double share);
   EvaluationPoint evaluate_in_one_pass(double begun, double share);
   void evaluate_context(double begun, double share);
   void map_attention();
@@ -225,7 +225,7 @@ EvaluationPoint Run::evaluate_in_one_pass(double begun, double share) {
   return point;
 }
 
-EvaluationPoint Run::evaluate_at(const Work& work, double begun, double share) {
+EvaluationPoint Run::evaluate_at(const LanguageModel& model, const Work& work, double begun, double share) {
   const int64_t length = work.length, stride = work.stride;
   EvaluationPoint point;
   point.length = length;
@@ -240,7 +240,7 @@ EvaluationPoint Run::evaluate_at(const Work& work, double begun, double share) {
   evaluate_options.segments = setting_.held_out.blocks;
   evaluate_options.on_progress = telling(length, begun, share);
   try {
-    const Evaluation evaluation = evaluate(model_, setting_.data.valid.tokens, evaluate_options);
+    const Evaluation evaluation = evaluate(model, setting_.data.valid.tokens, evaluate_options);
     take(evaluation, setting_.held_out_bytes, point);
     if (work.points == &RunResults::evaluations) keep_positions(evaluation);
   } catch (const NotFiniteError&) {
@@ -285,6 +285,11 @@ std::vector<Run::Work> Run::works() const {
   for (const int64_t length : options_.lengths) {
     if (flattens && length > train_.train_length) works.push_back({&RunResults::interpolated, length, length});
   }
+  const bool is_windowed =
+      std::ranges::find(options_.windowed, position_from(results_.method)) != options_.windowed.end();
+  for (const int64_t length : options_.lengths) {
+    if (is_windowed && length > train_.train_length) works.push_back({&RunResults::windowed, length, length});
+  }
   if (options_.one_pass) works.push_back({&RunResults::streaming, 0, 1});
   return works;
 }
@@ -294,16 +299,19 @@ bool Run::evaluate_all() {
   reset_peak_resident_bytes();
   const std::vector<Work> all = works();
   const double share = 1 / static_cast<double>(all.size() + 1);
-  size_t done =
-      results_.evaluations.size() + results_.sliding.size() + results_.interpolated.size() + results_.streaming.size();
+  size_t done = results_.evaluations.size() + results_.sliding.size() + results_.interpolated.size() +
+                results_.windowed.size() + results_.streaming.size();
+  const LanguageModel windowed = model_.sharing_weights(
+      [&](LanguageModelConfig& config) { config.transformer.attention.sliding_window = train_.train_length; });
   for (; done < all.size(); ++done) {
     if (is_stopped()) return false;
     const Work& work = all[done];
     const double begun = static_cast<double>(done) * share;
     if (work.points == &RunResults::interpolated) model_.set_interpolation(*options_.interpolation);
+    const LanguageModel& model = work.points == &RunResults::windowed ? windowed : model_;
     (results_.*work.points)
         .push_back(work.points == &RunResults::streaming ? evaluate_in_one_pass(begun, share)
-                                                         : evaluate_at(work, begun, share));
+                                                         : evaluate_at(model, work, begun, share));
     model_.set_interpolation({});
     results_.eval_peak_bytes = std::max(results_.eval_peak_bytes, peak_resident_bytes());
     setting_.store.save(run_);

@@ -99,6 +99,7 @@ void fields(V& v, Part<V, RunResults>& run) {
   v.list("eval", run.evaluations);
   v.list("sliding", run.sliding);
   v.list("interpolated", run.interpolated);
+  if (v.has("windowed", !run.windowed.empty())) v.list("windowed", run.windowed);
   v.list("streaming", run.streaming);
   v.list("context", run.context);
   v.value("eval_peak_bytes", run.eval_peak_bytes);

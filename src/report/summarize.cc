@@ -198,6 +198,42 @@ std::vector<MethodResults> methods_of(const std::vector<RunResults>& runs, const
   return methods;
 }
 
+namespace {
+
+/// The models of `methods` that were also evaluated with a sliding window, as methods of their own. Up to the training
+/// length the window changes nothing.
+void add_windowed(std::vector<MethodResults>& methods, const HeldOut& held_out) {
+  std::vector<MethodResults> all;
+  for (MethodResults& method : methods) {
+    std::vector<RunResults> runs;
+    for (const RunResults& run : method.runs) {
+      if (run.windowed.empty()) continue;
+      RunResults& windowed = runs.emplace_back();
+      windowed.method = run.method;
+      windowed.train_length = run.train_length;
+      windowed.seed = run.seed;
+      windowed.parameters = run.parameters;
+      windowed.train_tokens = run.train_tokens;
+      windowed.learning_rate = run.learning_rate;
+      windowed.model_folder = run.model_folder;
+      windowed.diverged = run.diverged;
+      for (const EvaluationPoint& point : run.evaluations) {
+        if (point.length <= run.train_length) windowed.evaluations.push_back(point);
+      }
+      windowed.evaluations.insert(windowed.evaluations.end(), run.windowed.begin(), run.windowed.end());
+    }
+    all.push_back(std::move(method));
+    if (runs.empty()) continue;
+    const std::string name = all.back().name;
+    MethodResults& windowed = all.emplace_back(summarize(std::move(runs), held_out));
+    windowed.window = windowed.train_length;
+    windowed.name = fmt::format("{}, window {}", name, windowed.window);
+  }
+  methods = std::move(all);
+}
+
+}  // namespace
+
 void take_runs(CompareResults& results, const std::vector<RunResults>& runs) {
   struct TaskRuns {
     bool beside_text;
@@ -227,6 +263,7 @@ void take_runs(CompareResults& results, const std::vector<RunResults>& runs) {
     }
   }
   results.methods = methods_of(on_text, results.held_out);
+  add_windowed(results.methods, results.held_out);
   results.tasks.clear();
   for (const TaskRuns& of_task : on_tasks) {
     TaskResults& task = results.tasks.emplace_back(
@@ -238,7 +275,9 @@ void take_runs(CompareResults& results, const std::vector<RunResults>& runs) {
 std::vector<RunResults> runs_of(const CompareResults& results) {
   std::vector<RunResults> runs;
   const auto add = [&](const std::vector<MethodResults>& methods) {
-    for (const MethodResults& method : methods) runs.insert(runs.end(), method.runs.begin(), method.runs.end());
+    for (const MethodResults& method : methods) {
+      if (method.window == 0) runs.insert(runs.end(), method.runs.begin(), method.runs.end());
+    }
   };
   add(results.methods);
   for (const TaskResults& task : results.tasks) {

@@ -167,6 +167,7 @@ Table cost_table(const CompareResults& results) {
                      : no_number("not measured");
   };
   for (const MethodResults& method : results.methods) {
+    if (method.window > 0) continue;  // the models of another row
     const double flops = method.train_flops_per_token * static_cast<double>(method.train_tokens);
     table.rows.push_back(
         {method_heading(method.name),

@@ -52,6 +52,17 @@ std::vector<MethodStyle> single_styles() {
 }  // namespace
 
 MethodStyle style_of(std::string_view name) {
+  if (const size_t window = name.find(", window "); window != std::string_view::npos) {
+    const MethodStyle ink{.name = "window",
+                          .line = "#000000",
+                          .text = "#000000",
+                          .dark_line = "#FFFFFF",
+                          .dark_text = "#FFFFFF",
+                          .marker = Marker::ring};
+    MethodStyle style = both(style_of(name.substr(0, window)), ink);
+    style.marker = ink.marker;
+    return style;
+  }
   name = name.substr(0, name.find_first_of("@,"));
   const size_t first = name.find('+');
   if (first != std::string_view::npos) return both(style_of(name.substr(0, first)), style_of(name.substr(first + 1)));

@@ -25,7 +25,8 @@ struct MethodStyle {
 const std::vector<MethodStyle>& position_styles();
 
 /// A method's style. "rotary+alibi" has the mean of the colours of both methods and the marker of the first.
-/// "alibi@128" and "alibi, all keys" look like "alibi". Other names get one of a few styles, chosen by their letters.
+/// "alibi@128" and "alibi, all keys" look like "alibi"; "alibi, window 128" is darker on white and has rings. Other
+/// names get one of a few styles, chosen by their letters.
 MethodStyle style_of(std::string_view name);
 
 /// The colours of a drawing. Inside the page they are CSS variables, which follow the reader's light or dark setting.

@@ -195,6 +195,7 @@ TEST(Compare, WhatIsStoppedGoesOnToTheSameResults) {
   options.stride = 4;
   options.one_pass = true;
   options.interpolation = Interpolation{.dynamic = true};
+  options.windowed = {Position::none};
   options.dropout = 0.1f;
   const CompareResults expected = compare(options);
   options.out = folder / "out";
@@ -221,6 +222,8 @@ TEST(Compare, WhatIsStoppedGoesOnToTheSameResults) {
       ASSERT_EQ(a.interpolated.size(), b.interpolated.size());
       for (size_t i = 0; i < a.interpolated.size(); ++i)
         EXPECT_EQ(a.interpolated[i].block_nll, b.interpolated[i].block_nll);
+      ASSERT_EQ(a.windowed.size(), m);
+      for (size_t i = 0; i < m; ++i) EXPECT_EQ(a.windowed[i].block_nll, b.windowed.at(i).block_nll);
       for (size_t i = 0; i < a.context.size(); ++i) EXPECT_EQ(a.context[i].block_nll, b.context[i].block_nll);
       for (size_t i = 0; i < a.loss.size(); ++i) EXPECT_EQ(a.loss[i].loss, b.loss[i].loss);
       EXPECT_EQ(a.per_position_nll, b.per_position_nll);
@@ -265,6 +268,66 @@ TEST(Compare, OnePassAndFlatterSlopesStandBesideWindows) {
   const CompareResults read = report::results_from_json(core::read_file(options.out / "results.json"));
   EXPECT_EQ(read.methods.at(0).streaming.at(0).nll, alibi.streaming[0].nll);
   EXPECT_EQ(read.methods.at(0).interpolated.size(), alibi.interpolated.size());
+}
+
+TEST(Compare, AWindowAtTestTimeIsAMethodOfItsOwn) {
+  const TemporaryFolder folder;
+  CompareOptions options = short_run(folder);
+  options.positions = {Position::alibi, Position::learned, Position::none};
+  options.windowed = {Position::none, Position::learned, Position::none};
+  options.train_lengths = {8, 16};
+  options.lengths = {8, 16, 32};
+  options.sample_tokens = 0;
+  options.timing_rounds = 0;
+  options.out = folder / "out";
+  const CompareResults results = compare(options);
+  EXPECT_EQ(results.runs_done(), 6);
+  EXPECT_EQ(results.runs_planned, 6);
+  std::vector<std::string> names;
+  for (const MethodResults& method : results.methods) names.push_back(method.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"alibi@8", "learned@8", "learned@8, window 8", "none@8",
+                                             "none@8, window 8", "alibi@16", "learned@16", "learned@16, window 16",
+                                             "none@16", "none@16, window 16"}));
+  const MethodResults &plain = results.methods.at(8), &windowed = results.methods.at(9);
+  EXPECT_EQ(windowed.window, 16);
+  EXPECT_EQ(windowed.model_folder, plain.model_folder);
+  ASSERT_EQ(windowed.evaluations.size(), plain.evaluations.size());
+  EXPECT_EQ(windowed.evaluations[1].length, 16);
+  EXPECT_EQ(windowed.evaluations[1].nll, plain.evaluations[1].nll);
+  EXPECT_NE(windowed.evaluations[2].nll, plain.evaluations[2].nll);
+  // As a model whose configuration has the window.
+  const TrainingData data = training_data(options.texts, options.valid, options.tokenizer);
+  const LanguageModel model = LanguageModel::load(options.out / plain.model_folder);
+  EXPECT_EQ(model.config().transformer.attention.sliding_window, 0);
+  const LanguageModel with_window =
+      model.sharing_weights([](LanguageModelConfig& config) { config.transformer.attention.sliding_window = 16; });
+  EXPECT_NEAR(evaluate(with_window, data.valid.tokens, {.length = 32}).nll(), windowed.evaluations[2].nll, 1e-6);
+  EXPECT_NE(results.methods.at(2).evaluations[2].gap.find("learned positions end at 8"), std::string::npos);
+
+  const std::string table = report::comparison_text(results), page = core::read_file(options.out / "report.html"),
+                    figure = core::read_file(options.out / "figure.svg");
+  for (const std::string* text : {&table, &page, &figure})
+    EXPECT_NE(text->find("none@16, window 16"), std::string::npos);
+  EXPECT_NE(setting(results, "evaluation").find("none, learned also with a sliding window"), std::string::npos);
+  const CompareResults read = report::results_from_json(core::read_file(options.out / "results.json"));
+  ASSERT_EQ(read.methods.size(), results.methods.size());
+  EXPECT_EQ(read.runs_done(), 6);
+  EXPECT_EQ(read.methods[9].name, windowed.name);
+  EXPECT_EQ(read.methods[9].evaluations[2].nll, windowed.evaluations[2].nll);
+  EXPECT_EQ(report::comparison_text(read), table);
+
+  options.out.clear();
+  CompareOptions wrong = options;
+  wrong.windowed = {Position::rotary};
+  test::expect_error<UsageError>([&] { compare(wrong); }, "windowed has rotary, which is not among");
+  wrong = options;
+  wrong.model.set("sliding_window", OptionValue(int64_t{4}));
+  test::expect_error<UsageError>([&] { compare(wrong); }, "all models have a sliding window of 4");
+  wrong = options;
+  wrong.texts.clear();
+  wrong.tasks = {"recall"};
+  wrong.train_lengths = {64};
+  test::expect_error<UsageError>([&] { compare(wrong); }, "there is no text to evaluate");
 }
 
 TEST(Compare, SettingsOfTrainingReachItAndTheReport) {

@@ -21,5 +21,13 @@ TEST(Theme, EachPositionMethodHasItsOwnColour) {
   }
 }
 
+TEST(Theme, AWindowAtTestTimeLooksUnlikeItsMethod) {
+  const MethodStyle plain = style_of("rotary@128"), windowed = style_of("rotary@128, window 128");
+  EXPECT_NE(windowed.line, plain.line);
+  EXPECT_NE(windowed.name, plain.name);
+  EXPECT_EQ(windowed.marker, Marker::ring);
+  EXPECT_EQ(style_of("rotary, all keys").line, plain.line);
+}
+
 }  // namespace
 }  // namespace alibi::report

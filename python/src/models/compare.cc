@@ -146,11 +146,11 @@ nb::dict compare_methods(const std::vector<std::string>& texts, const std::vecto
                          const std::string& field, const nb::dict& tokenizer,
                          const std::optional<std::vector<std::string>>& positions, const std::string& preset_name,
                          std::optional<float> dropout, int64_t seeds, std::vector<int64_t> train_lengths,
-                         std::vector<int64_t> lengths, int64_t stride, bool one_pass, int64_t eval_tokens,
-                         int64_t sample_tokens, const std::vector<std::string>& tasks, int64_t task_tokens,
-                         int64_t task_questions, double task_share, int64_t timing_rounds,
-                         std::vector<double> tune_rates, nb::dict given, const std::string& out, bool overwrite,
-                         nb::handle on_progress) {
+                         std::vector<int64_t> lengths, int64_t stride, bool one_pass,
+                         const std::vector<std::string>& windowed, int64_t eval_tokens, int64_t sample_tokens,
+                         const std::vector<std::string>& tasks, int64_t task_tokens, int64_t task_questions,
+                         double task_share, int64_t timing_rounds, std::vector<double> tune_rates, nb::dict given,
+                         const std::string& out, bool overwrite, nb::handle on_progress) {
   CompareOptions options = compare_defaults(preset_name);
   options.texts = texts;
   options.valid = valid;
@@ -166,6 +166,7 @@ nb::dict compare_methods(const std::vector<std::string>& texts, const std::vecto
   options.lengths = std::move(lengths);
   options.stride = stride;
   options.one_pass = one_pass;
+  for (const std::string& name : windowed) options.windowed.push_back(position_from(name));
   options.eval_tokens = eval_tokens;
   options.sample_tokens = sample_tokens;
   options.tasks = tasks;
@@ -210,9 +211,9 @@ nb::dict compare_methods(const std::vector<std::string>& texts, const std::vecto
 
 void bind_compare(nb::module_& m) {
   m.def("compare", compare_methods, "texts"_a, "valid"_a, "field"_a, "tokenizer"_a, "positions"_a.none(), "preset"_a,
-        "dropout"_a.none(), "seeds"_a, "train_lengths"_a, "lengths"_a, "stride"_a, "one_pass"_a, "eval_tokens"_a,
-        "sample_tokens"_a, "tasks"_a, "task_tokens"_a, "task_questions"_a, "task_share"_a, "timing_rounds"_a,
-        "tune_rates"_a, "options"_a, "out"_a, "overwrite"_a, "on_progress"_a.none());
+        "dropout"_a.none(), "seeds"_a, "train_lengths"_a, "lengths"_a, "stride"_a, "one_pass"_a, "windowed"_a,
+        "eval_tokens"_a, "sample_tokens"_a, "tasks"_a, "task_tokens"_a, "task_questions"_a, "task_share"_a,
+        "timing_rounds"_a, "tune_rates"_a, "options"_a, "out"_a, "overwrite"_a, "on_progress"_a.none());
 }
 
 }  // namespace alibi::python
