@@ -21,6 +21,9 @@ FULL = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".
 # How GoogleTest, pytest, unittest and our own scripts print the number of tests that passed.
 TOTALS = re.compile(r"\[  PASSED  \] (\d+) test|Ran (\d+) tests? in|(\d+) tests passed|(\d+) passed\b")
 
+# How they, compilers and sanitizers name what failed.
+ERRORS = re.compile(r"^(?:\[  FAILED  \].*\(|FAILED |E  |.*\berror: |.*ERROR: ).*|^.*: Failure\n.*", re.MULTILINE)
+
 
 class Stage:
     def __init__(self, line):
@@ -101,6 +104,8 @@ def main():
     failed = [stage for stage in ended if stage.problem]
     print("".join(f"\n=== The end of the output of {stage.name}\n{stage.text[-6000:]}" for stage in failed))
     print(f"{'stage':14} {'seconds':>8} {'CPU':>8} {'tests':>8}", *(stage.row for stage in ended), left, sep="\n")
+    for stage in failed:  # last, where a reader of a part of the output looks
+        print(f"{stage.name}:", *dict.fromkeys(ERRORS.findall(stage.text)[:20]), sep="\n  ")
     if failed or len(ended) < len(chosen):
         print("FAILED:", *(stage.name for stage in failed), "- NOT RUN:", *(s.name for s in chosen if s not in ended))
         return 1

@@ -33,10 +33,7 @@ using Ints = hn::Rebind<int32_t, Floats>;
 using I = hn::Vec<Ints>;
 HWY_INLINE I load_bytes(const uint8_t* p) { return hn::PromoteTo(Ints(), hn::LoadU(hn::Rebind<uint8_t, Floats>(), p)); }
 /// A float16 in all lanes.
-HWY_INLINE V half(float16 value) {
-  const hn::Rebind<uint16_t, Floats> d16;
-  return hn::PromoteTo(Floats(), hn::BitCast(hn::Rebind<hwy::float16_t, Floats>(), hn::Set(d16, value.bits)));
-}
+HWY_INLINE V half(float16 value) { return core::HWY_NAMESPACE::set_float16(Floats(), value.bits); }
 
 /// scale * quant - minimum, for quants of four bits. The product has at most 24 bits, so that there is one rounding.
 struct FourBits {

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "alibi/tensor.h"
+#include "core/float16-inl.h"
 #include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
 
@@ -33,10 +34,7 @@ HWY_INLINE V load(const bfloat16* p, Whole) {
   const hn::Rebind<uint32_t, Floats> d32;
   return hn::BitCast(Floats(), hn::ShiftLeft<16>(hn::PromoteTo(d32, hn::LoadU(d16, &p->bits))));
 }
-HWY_INLINE V load(const float16* p, Whole) {
-  const hn::Rebind<uint16_t, Floats> d16;
-  return hn::PromoteTo(Floats(), hn::BitCast(hn::Rebind<hwy::float16_t, Floats>(), hn::LoadU(d16, &p->bits)));
-}
+HWY_INLINE V load(const float16* p, Whole) { return core::HWY_NAMESPACE::load_float16(Floats(), p); }
 /// Numbers of a block of q8_0 before they are multiplied by its scale.
 HWY_INLINE V load_quants(const int8_t* p) {
   const hn::Rebind<int8_t, Floats> d8;

@@ -70,6 +70,10 @@ class Runner(unittest.TestCase):
             self.assertRegex(output, r"(?m)^apart .* 6  passed$")
             self.assertFalse(self.record.exists())
 
+    def test_the_errors_stand_after_the_table(self):
+        _, output = self.run_stages("echo '[  FAILED  ] A.Test (3 ms)'; echo 'a.cc:3: Failure'; echo Expected; seq 5000; exit 8")
+        self.assertIn("\ntwo:\n  [  FAILED  ] A.Test (3 ms)\n  a.cc:3: Failure\nExpected\nFAILED: two", output)
+
     def test_the_check_stops_at_the_first_failure(self):
         (self.folder / ".ci/stages").write_text("# first line\nfirst check all - exit 3\nlate check all - echo late\n")
         process = subprocess.run([sys.executable, self.folder / ".ci/runner.py"], text=True, stdout=subprocess.PIPE)

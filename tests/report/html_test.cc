@@ -17,6 +17,7 @@
 #include "report/sample_results.h"
 #include "report/tables.h"
 #include "report/theme.h"
+#include "temporary_folder.h"
 
 namespace alibi::report {
 namespace {
@@ -120,8 +121,8 @@ TEST(ReportPage, IsTheSameAfterAReadingOfTheJson) {
 }
 
 TEST(WriteReport, WritesItsFiles) {
-  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / "alibi_report_test" / "deep";
-  std::filesystem::remove_all(folder);
+  const test::TemporaryFolder temporary;
+  const std::filesystem::path folder = temporary.path() / "deep";
   const CompareResults results = testing::sample_results();
   write_report(results, folder);
   EXPECT_EQ(core::read_file(folder / "results.json"), to_json(results));
@@ -129,7 +130,6 @@ TEST(WriteReport, WritesItsFiles) {
   EXPECT_EQ(core::read_file(folder / "report.html"), report_html(results));
   EXPECT_EQ(core::read_file(folder / "figure.csv"), figure_csv(results));
   EXPECT_THROW(write_report(results, folder / "report.html"), Error);
-  std::filesystem::remove_all(folder.parent_path());
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 
 #include "attention/decode/kv_cache_norms.h"
 #include "attention/vector/vector-inl.h"
-#include "core/float16.h"
+#include "core/float16-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace alibi::kernels::HWY_NAMESPACE {
@@ -91,10 +91,8 @@ HWY_INLINE void widen(const bfloat16* row, int64_t d, Float* to) {
 }
 template <int N>
 HWY_INLINE void widen(const float16* row, int64_t d, Float* to) {
-  const hn::Rebind<hwy::float16_t, Floats> half;
-  const auto* const bits = reinterpret_cast<const hwy::float16_t*>(row + d);
   HWY_UNROLL(4)
-  for (int n = 0; n < N; ++n) to[n] = hn::PromoteTo(Floats(), hn::LoadU(half, bits + n * lanes));
+  for (int n = 0; n < N; ++n) to[n] = core::HWY_NAMESPACE::load_float16(Floats(), row + d + n * lanes);
 }
 /// All N vectors belong to one block. The products of scale and values are exact in float32.
 template <int N>
@@ -102,13 +100,7 @@ HWY_INLINE void widen(const q8_block* row, int64_t d, Float* to) {
   static_assert(N * lanes <= q8_block::size);
   const Floats f;
   const q8_block& block = row[d / q8_block::size];
-#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128  // where Highway 1.0 converts NaN to a finite number
-  const Float scale = hn::Set(f, core::float16_to_float(block.scale.bits));
-#else
-  const hn::Rebind<uint16_t, Floats> bits;
-  const auto half = hn::BitCast(hn::Rebind<hwy::float16_t, Floats>(), hn::Set(bits, block.scale.bits));
-  const Float scale = hn::PromoteTo(f, half);
-#endif
+  const Float scale = core::HWY_NAMESPACE::set_float16(f, block.scale.bits);
   const int8_t* const values = block.values + d % q8_block::size;
   HWY_UNROLL(2)
   for (int n = 0; n < N; ++n) {

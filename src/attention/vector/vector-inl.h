@@ -12,6 +12,7 @@
 
 #include "alibi/tensor.h"
 #include "attention/vector/tasks.h"
+#include "core/float16-inl.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -282,11 +283,9 @@ HWY_INLINE void load_row(const bfloat16* from, int64_t size, float* to, int64_t 
   for (; i < padded; ++i) to[i] = 0;
 }
 HWY_INLINE void load_row(const float16* from, int64_t size, float* to, int64_t padded) {
-  const hn::Rebind<hwy::float16_t, Floats> half;
-  const auto* bits = reinterpret_cast<const hwy::float16_t*>(from);
   int64_t i = 0;
   for (; i + lanes <= size; i += lanes)
-    hn::StoreU(hn::PromoteTo(Floats(), hn::LoadU(half, bits + i)), Floats(), to + i);
+    hn::StoreU(core::HWY_NAMESPACE::load_float16(Floats(), from + i), Floats(), to + i);
   for (; i < size; ++i) to[i] = static_cast<float>(from[i]);
   for (; i < padded; ++i) to[i] = 0;
 }
