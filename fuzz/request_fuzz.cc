@@ -19,7 +19,7 @@ namespace alibi::fuzz {
 namespace {
 
 constexpr const char* kPaths[] = {"/v1/completions", "/v1/chat/completions", "/v1/embeddings", "/pooling", "/v1/rerank",
-                                  "/tokenize",       "/detokenize"};
+                                  "/tokenize",       "/detokenize",          "/v1/responses"};
 
 /// Waits for the end of the answer.
 class Answer : public serve::Responder {
@@ -96,6 +96,8 @@ std::vector<Seed> seeds() {
       of(5, "tokenize", R"({"prompt": "a b", "add_special_tokens": true, "return_token_strs": true})"),
       of(5, "pieces", R"({"content": "a b", "with_pieces": true})"),
       of(6, "detokenize", R"({"tokens": [1, 2, 3]})"),
+      of(7, "response", R"({"input": [{"role": "user", "content": [{"type": "input_text", "text": "a"}]}],
+                            "instructions": "b", "chat_template": "plain", "max_output_tokens": 3, "stream": true, "top_logprobs": 1})"),
   };
 }
 

@@ -25,6 +25,7 @@ const std::vector<Api::Route>& Api::routes() {
   static const std::vector<Route> all = {
       {"GET", "/", &Api::show_page, true},
       {"GET", "/health", &Api::health, true},
+      {"GET", "/v1/health", &Api::health, true},
       {"GET", "/v1/models", &Api::models},
       {"GET", "/v1/models/", &Api::model},
       {"GET", "/metrics", &Api::write_metrics},
@@ -34,6 +35,7 @@ const std::vector<Api::Route>& Api::routes() {
       {"POST", "/detokenize", &Api::detokenize},
       {"POST", "/v1/completions", &Api::completions},
       {"POST", "/v1/chat/completions", &Api::chat},
+      {"POST", "/v1/responses", &Api::responses},
       {"POST", "/v1/embeddings", &Api::embeddings},
       {"POST", "/v1/rerank", &Api::rerank},
       {"POST", "/v2/rerank", &Api::rerank},

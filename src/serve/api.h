@@ -8,10 +8,12 @@
 #include <string>
 #include <vector>
 
+#include "serve/completion.h"
 #include "serve/http.h"
 #include "serve/metrics.h"
 #include "serve/model.h"
 #include "serve/worker.h"
+#include "text/chat_template.h"
 
 namespace alibi::serve {
 
@@ -60,6 +62,11 @@ class Api {
   void detokenize(const HttpRequest& request, const Responding& responder);
   void completions(const HttpRequest& request, const Responding& responder);
   void chat(const HttpRequest& request, const Responding& responder);
+  void responses(const HttpRequest& request, const Responding& responder);
+  void reply(const Fields& fields, const ServedModel& model, const Responding& responder,
+             const std::vector<text::ChatMessage>& messages, const char* limit, CompletionParameters parameters);
+  void complete(const Fields& fields, const ServedModel& model, const Responding& responder,
+                std::vector<CompletionPrompt> prompts, CompletionParameters parameters);
   void embeddings(const HttpRequest& request, const Responding& responder);
   void pooling(const HttpRequest& request, const Responding& responder);
   void embed(const HttpRequest& request, const Responding& responder, bool as_embeddings);

@@ -32,6 +32,10 @@ const char* finish_reason(GenerationEnd end) {
   return "";
 }
 
+void send_all(Responder& responder, const std::vector<OrderedJson>& events) {
+  for (const OrderedJson& event : events) responder.event(to_text(event));
+}
+
 }  // namespace
 
 CompletionParameters parameters_of(const Fields& fields, const ServedModel& model) {
@@ -97,7 +101,11 @@ Completion::Completion(const ServedModel& model, std::shared_ptr<Responder> resp
       answers_(answers),
       prompts_(std::move(prompts)),
       parameters_(std::move(parameters)),
-      id_(fmt::format("{}-{:016x}", parameters_.is_chat ? "chatcmpl" : "cmpl", random_bits())),
+      id_(fmt::format("{}{:016x}",
+                      parameters_.response  ? "resp_"
+                      : parameters_.is_chat ? "chatcmpl-"
+                                            : "cmpl-",
+                      random_bits())),
       created_(static_cast<int64_t>(std::time(nullptr))),
       choices_(prompts_.size() * static_cast<size_t>(parameters_.n)),
       results_(prompts_.size()) {}
@@ -137,9 +145,10 @@ void Completion::submit() {
   });
   if (!parameters_.stream) return;
   responder_->begin_events();
+  if (parameters_.response) send_all(*responder_, parameters_.response->begin(envelope(true)));
   for (size_t i = 0; i < choices_.size(); ++i) {
     const size_t prompt = i / static_cast<size_t>(parameters_.n);
-    if (parameters_.is_chat) {
+    if (parameters_.is_chat && !parameters_.response) {
       send(i, {{"delta", {{"role", "assistant"}, {"content", ""}}}, {"finish_reason", nullptr}});
     } else if (parameters_.echo) {
       send(i, {{"text", prompts_[prompt].text}, {"logprobs", nullptr}, {"finish_reason", nullptr}});
@@ -175,7 +184,7 @@ void Completion::on_event(size_t prompt, const EngineEvent& event) {
     add_tokens(*choice.logprobs, event.tokens);
     if (!choice.logprobs->empty()) logprobs = choice.logprobs->take();
   }
-  if (event.text.empty() && logprobs.is_null() && !event.end) return;
+  if (event.text.empty() && logprobs.is_null() && (!event.end || parameters_.response)) return;
   OrderedJson one;
   if (parameters_.is_chat) {
     one["delta"] = event.text.empty() && event.end ? OrderedJson::object() : OrderedJson{{"content", event.text}};
@@ -195,6 +204,7 @@ OrderedJson Completion::envelope(bool is_chunk) const {
 }
 
 void Completion::send(size_t index, const OrderedJson& choice) {
+  if (parameters_.response) return responder_->event(to_text(parameters_.response->delta(choice)));
   OrderedJson chunk = envelope(true);
   OrderedJson one{{"index", index}};
   one.update(choice);
@@ -211,7 +221,7 @@ void Completion::on_done(size_t prompt, const EngineResult* result, const std::e
     if (result->cancelled) throw ApiError{503, "the request was cancelled", "", "cancelled"};
     results_[prompt] = *result;
     if (++ended_ < prompts_.size()) return;
-    if (parameters_.stream) return finish();
+    if (parameters_.stream && !parameters_.response) return finish();
     // This is the engine's thread, on which other requests wait.
     const bool is_posted = answers_.post([self = shared_from_this()] {
       answer(*self->responder_, [&] {
@@ -300,31 +310,41 @@ OrderedJson Completion::choice(size_t prompt, size_t sample) const {
   return result;
 }
 
-void Completion::finish() {
-  answered_ = true;
-  responder_->note("model", model_.name());
-  const OrderedJson used = usage();
-  responder_->note("prompt_tokens", used["prompt_tokens"]);
-  responder_->note("completion_tokens", generated_);
-  if (parameters_.stream) {
-    if (parameters_.usage_in_stream) {
-      OrderedJson last = envelope(true);
-      last["choices"] = OrderedJson::array();
-      last["usage"] = used;
-      last["alibi"] = details_of(results_);
-      responder_->event(to_text(last));
-    }
-    return responder_->end_events("[DONE]");
-  }
+OrderedJson Completion::whole() const {
   OrderedJson all = envelope(false);
   all["choices"] = OrderedJson::array();
   for (size_t prompt = 0; prompt < prompts_.size(); ++prompt) {
     for (size_t sample = 0; sample < results_[prompt].samples.size(); ++sample)
       all["choices"].push_back(choice(prompt, sample));
   }
-  all["usage"] = used;
+  all["usage"] = usage();
   all["alibi"] = details_of(results_);
-  responder_->reply(json_reply(all));
+  if (parameters_.response) return parameters_.response->whole(all);
+  return all;
+}
+
+void Completion::finish() {
+  answered_ = true;
+  responder_->note("model", model_.name());
+  const OrderedJson used = usage();
+  responder_->note("prompt_tokens", used["prompt_tokens"]);
+  responder_->note("completion_tokens", generated_);
+  if (!parameters_.stream) return responder_->reply(json_reply(whole()));
+  if (parameters_.response) {
+    std::vector<OrderedJson> events = parameters_.response->end(whole());
+    const OrderedJson last = std::move(events.back());
+    events.pop_back();
+    send_all(*responder_, events);
+    return responder_->end_events(to_text(last));
+  }
+  if (parameters_.usage_in_stream) {
+    OrderedJson last = envelope(true);
+    last["choices"] = OrderedJson::array();
+    last["usage"] = used;
+    last["alibi"] = details_of(results_);
+    responder_->event(to_text(last));
+  }
+  responder_->end_events("[DONE]");
 }
 
 }  // namespace alibi::serve

@@ -14,6 +14,7 @@
 #include "serve/http.h"
 #include "serve/metrics.h"
 #include "serve/model.h"
+#include "serve/response.h"
 #include "serve/worker.h"
 #include "text/text_encoding.h"
 
@@ -29,7 +30,8 @@ struct CompletionParameters {
   int64_t n = 1;
   std::optional<int64_t> logprobs = {};
   bool echo = false, stream = false, usage_in_stream = false;
-  bool is_chat = false;
+  bool is_chat = false;                         ///< also for /v1/responses
+  std::shared_ptr<ResponseJson> response = {};  ///< of /v1/responses: writes the answer in its format
 };
 
 /// The fields that completions and chat completions have in common.
@@ -83,6 +85,7 @@ class Completion : public std::enable_shared_from_this<Completion> {
   OrderedJson envelope(bool is_chunk) const;
   void add_tokens(LogprobsJson& to, std::span<const EngineToken> tokens) const;
   OrderedJson choice(size_t prompt, size_t sample) const;
+  OrderedJson whole() const;
   OrderedJson usage() const;
   void cancel_all();
 

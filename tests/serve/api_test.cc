@@ -171,6 +171,25 @@ TEST(Api, AnswersAndRefuses) {
   EXPECT_EQ(answer_of(*api, "/v1/completions", R"({"prompt": "a"})").status, 503);
 }
 
+TEST(Api, EventsOfAResponseAddUpToIt) {
+  const auto api = small_api();
+  const std::string fields = R"({"input": "a", "max_output_tokens": 3, "ignore_eos": true, "seed": 1, )"
+                             R"("top_logprobs": 1, "chat_template": "plain")";
+  const Json whole = Json::parse(answer_of(*api, "/v1/responses", fields + "}").body);
+  ASSERT_EQ(whole["status"], "incomplete") << whole;
+  EXPECT_EQ(whole["incomplete_details"]["reason"], "max_output_tokens");
+  EXPECT_EQ(whole["usage"]["output_tokens"], 3);
+  EXPECT_EQ(whole["output"][0]["content"][0]["logprobs"].size(), 3u);
+  const Json last = Json::parse(answer_of(*api, "/v1/responses", fields + R"(, "stream": true})").body);
+  EXPECT_EQ(last["type"], "response.incomplete");
+  EXPECT_GE(last["sequence_number"], 7);
+  EXPECT_EQ(last["response"]["output"][0]["content"], whole["output"][0]["content"]);
+  for (const char* more :
+       {R"("tools": [{}])", R"("text": {"format": {"type": "json_schema"}})", R"("store": true, "n": 2)"}) {
+    EXPECT_EQ(answer_of(*api, "/v1/responses", fields + ", " + more + "}").status, 400) << more;
+  }
+}
+
 TEST(Api, ComparesKeys) {
   const auto api = small_api({.api_key = "secret"});
   for (const auto& [given, expected] :

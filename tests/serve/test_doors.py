@@ -53,6 +53,22 @@ def python_texts(model, request, samples):
     return [(shown(one.text), one.end) for one in made]
 
 
+def check_chats(client, body):
+    """Chats and responses continue the text that the template makes of a message."""
+    rest = {key: value for key, value in body.items() if key not in ("prompt", "max_tokens", "seed", "stop", "extra_body", "n")}
+    extra = {**body["extra_body"], "seed": body["seed"], "stop": [*body["stop"], "\nUser:"]}
+    prompt = f"User: {body['prompt']}\nAssistant:"
+    text = client.completions.create(**rest, prompt=prompt, max_tokens=body["max_tokens"], extra_body=extra).choices[0]
+    message = [{"role": "user", "content": body["prompt"]}]
+    chat = client.chat.completions.create(**rest, messages=message, max_tokens=body["max_tokens"], extra_body=extra).choices[0]
+    assert (chat.message.content, chat.finish_reason) == (text.text, text.finish_reason), body
+    asked = {**rest, "input": body["prompt"], "max_output_tokens": body["max_tokens"], "extra_body": extra}
+    made = client.responses.create(**asked)
+    assert (made.output_text, made.status) == (text.text, "incomplete" if text.finish_reason == "length" else "completed"), body
+    events = client.responses.create(**asked, stream=True)
+    assert "".join(event.delta for event in events if event.type == "response.output_text.delta") == text.text, body
+
+
 def test_every_door_gives_the_same_text(client, name, model):
     in_python, samples = alibi_attention.LanguageModel.load(model), 3
     ends_of_all = []
@@ -71,5 +87,7 @@ def test_every_door_gives_the_same_text(client, name, model):
             for choice in chunk.choices:
                 streamed[choice.index] += choice.text
         assert streamed == [one.text for one in plain], request
+        if number % 5 == 0:
+            check_chats(client, body)
         ends_of_all += [end for _, end in expected]
     assert all(ends_of_all.count(end) > 2 for end in ends), {end: ends_of_all.count(end) for end in ends}  # the requests exercise every end

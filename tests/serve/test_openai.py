@@ -71,6 +71,12 @@ def test_the_same_seed_gives_the_same_text(client, name):
     assert len(set(texts(seed=3, n=3))) > 1 and texts(seed=3, n=3)[0] == texts(seed=3)[0]
 
 
+def test_prompts_with_the_same_beginning_share_it(client, name):
+    prompt = "a shared beginning " * 40  # 760 tokens, of which whole chunks of 256 are kept
+    used = [client.completions.create(model=name, prompt=prompt + end, max_tokens=1).usage for end in "ab"]
+    assert [one.prompt_tokens_details.cached_tokens for one in used] == [0, 512]
+
+
 def test_a_stream_is_the_text(client, name):
     options = {"model": name, "prompt": SENTENCE[:15], "max_tokens": 20, "temperature": 0.7, "seed": 1}
     chunks = list(client.completions.create(**options, stream=True, stream_options={"include_usage": True}))
@@ -94,6 +100,90 @@ def test_a_chat_is_answered(client, name):
     assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == message.content
     with pytest.raises(openai.BadRequestError, match="role"):
         client.chat.completions.create(model=name, messages=[{"role": "wizard", "content": "x"}])
+
+
+def test_a_response_is_the_reply_of_a_chat(client, name):
+    more = {"model": name, "temperature": 0.7, "top_p": 0.9, "extra_body": {"seed": 5}}
+    chat = client.chat.completions.create(**more, max_tokens=12, logprobs=True, top_logprobs=2,
+                                          messages=[{"role": "system", "content": "Be short."}, {"role": "user", "content": "the fox"}])  # fmt: skip
+    options = {**more, "instructions": "Be short.", "max_output_tokens": 12, "store": True, "metadata": {"a": "b"},
+               "include": ["message.output_text.logprobs"], "top_logprobs": 2}  # fmt: skip
+    made = client.responses.create(**options, input="the fox")
+    assert type(made).model_validate(made.to_dict()) == made
+    assert made.output_text == chat.choices[0].message.content
+    assert [one.to_dict() for one in made.output[0].content[0].logprobs] == [one.to_dict() for one in chat.choices[0].logprobs.content]
+    assert (made.status, made.incomplete_details.reason, made.output[0].status) == ("incomplete", "max_output_tokens", "incomplete")
+    assert (made.usage.input_tokens, made.usage.output_tokens, made.usage.total_tokens) == (
+        chat.usage.prompt_tokens, 12, chat.usage.total_tokens)  # fmt: skip
+    assert (made.instructions, made.temperature, made.top_p, made.metadata, made.store) == ("Be short.", 0.7, 0.9, {"a": "b"}, False)
+    stopped = client.responses.create(model=name, input="the fox", max_output_tokens=20, temperature=0, extra_body={"stop": ["e"]})
+    assert (stopped.status, stopped.incomplete_details) == ("completed", None) and "e" not in stopped.output_text
+    # Parts of texts are their text, and earlier replies are messages.
+    part = {"role": "user", "content": [{"type": "input_text", "text": "the "}, {"type": "input_text", "text": "fox"}]}
+    assert client.responses.create(**options, input=[part]).output_text == made.output_text
+    turns = [{"role": "user", "content": "the fox"}, *[one.to_dict() for one in stopped.output], {"role": "user", "content": "and"}]
+    longer = client.responses.create(model=name, input=turns, max_output_tokens=1)
+    assert longer.usage.input_tokens > stopped.usage.input_tokens + len(stopped.output_text)
+
+
+@pytest.mark.parametrize("more", [{"max_output_tokens": 12, "top_logprobs": 1}, {"max_output_tokens": 40, "extra_body": {"stop": ["e"]}},
+                                  {"max_output_tokens": 0}])  # fmt: skip
+def test_events_of_a_response_add_up_to_it(client, name, more):
+    seed = {"seed": 1, "ignore_eos": True, **more.pop("extra_body", {})}
+    options = {"model": name, "input": "the fox", "temperature": 0.8, "extra_body": seed, **more}
+    whole = client.responses.create(**options)
+    events = list(client.responses.create(**options, stream=True))
+    for event in events:  # the client itself does not check its types
+        assert type(event).model_validate(event.to_dict()) == event
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    kinds = [event.type for event in events]
+    assert kinds[:4] == ["response.created", "response.in_progress", "response.output_item.added", "response.content_part.added"]
+    assert set(kinds[4:-4]) <= {"response.output_text.delta"}
+    end = "response.completed" if "stop" in seed else "response.incomplete"
+    assert kinds[-4:] == ["response.output_text.done", "response.content_part.done", "response.output_item.done", end]
+    deltas, last = events[4:-4], events[-1].response
+    assert "".join(event.delta for event in deltas) == events[-4].text == whole.output_text == last.output_text
+    logprobs = [one.to_dict() for event in deltas for one in event.logprobs]
+    assert logprobs == [one.to_dict() for one in whole.output[0].content[0].logprobs]
+    assert len(logprobs) == (more["max_output_tokens"] if "top_logprobs" in more else 0)
+    assert (events[0].response.status, events[0].response.output, last.usage) == ("in_progress", [], whole.usage)
+    assert {event.item_id for event in deltas} <= {last.output[0].id} and events[0].response.id == last.id
+    with client.responses.stream(**options) as stream:  # the helper builds the text up from the events
+        snapshots = [event.snapshot for event in stream if event.type == "response.output_text.delta"]
+    assert (snapshots or [""])[-1] == whole.output_text
+
+
+def test_responses_that_cannot_be_given_are_refused(client, name):
+    function = {"type": "function", "name": "f", "parameters": {}, "strict": False}
+    image = [{"role": "user", "content": [{"type": "input_image", "image_url": "data:,", "detail": "auto"}]}]
+    schema = {"format": {"type": "json_schema", "name": "a", "schema": {}}}
+    for field, value, more in (
+        ("tools", [function], {}), ("tool_choice", "required", {}), ("type", None, {"input": image}), ("previous_response_id", "resp_1", {}),
+        ("background", True, {}), ("reasoning", {"effort": "low"}, {}), ("text.format.type", None, {"text": schema}),
+        ("conversation", "conv_1", {}), ("truncation", "auto", {}), ("include", ["reasoning.encrypted_content"], {}),
+        ("input", [], {}), ("input", 5, {}), ("input", None, {}), ("input[0]", None, {"input": ["a"]}), ("n", 2, {}),
+        ("input[0].type", None, {"input": [{"type": "function_call_output", "call_id": "a", "output": "b"}]}),
+        ("input[0].content", None, {"input": [{"role": "user"}]}), ("role", None, {"input": [{"role": "wizard", "content": "a"}]}),
+        ("max_output_tokens", -1, {}), ("max_output_tokens", 2**64, {}), ("max_output_tokens", "a", {}), ("instructions", ["a"], {}),
+        ("temperature", 1e300, {}), ("top_logprobs", 10**6, {}), ("metadata", "a", {}), ("text", 1, {}), ("stream", "yes", {}),
+    ):  # fmt: skip
+        body = {"model": name, "input": "a", **({} if more else {field: value}), **more}
+        with pytest.raises(openai.BadRequestError) as refused:
+            client.post("/responses", body=body, cast_to=object)
+        assert field in refused.value.message, (field, refused.value.message)
+    with pytest.raises(openai.NotFoundError, match="no model"):
+        client.responses.create(model="another", input="a")
+    with pytest.raises(openai.NotFoundError, match="no endpoint"):  # nothing is stored
+        client.responses.retrieve("resp_1")
+
+
+def test_more_texts_are_embedded_than_at_once(client, name):
+    """Servers of vectors often take 32 texts in a request."""
+    texts = [SENTENCE.format(i)[i % 7 :] for i in range(100)]
+    found = client.embeddings.create(model=name, input=texts).data
+    assert [one.index for one in found] == list(range(100))
+    for at in (0, 31, 32, 99):
+        assert np.abs(np.array(found[at].embedding) - client.embeddings.create(model=name, input=texts[at]).data[0].embedding).max() < 1e-5
 
 
 def test_texts_are_embedded(client, name, model):

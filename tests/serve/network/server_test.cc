@@ -116,6 +116,7 @@ class RunningServer {
     config.transformer.d_model = 16;
     config.transformer.attention.heads = 2;
     ServedModelOptions options;
+    options.chat_template = "plain";
     options.engine.max_tokens = 500;
     Api::Models models;
     models.push_back(
@@ -150,6 +151,8 @@ std::vector<std::string> all_requests() {
       post("/v1/chat/completions",
            R"({"messages": [{"role": "user", "content": "a"}], "max_tokens": 3, "stream": true,
                "stream_options": {"include_usage": true}})"),
+      post("/v1/responses", R"({"input": "a", "instructions": "b", "max_output_tokens": 3, "top_logprobs": 1})"),
+      post("/v1/responses", R"({"input": "a", "max_output_tokens": 3, "stream": true})"),
       post("/v1/embeddings", R"({"input": ["a", "b"]})"),
       post("/pooling", R"({"input": "abc"})"),
       post("/v1/rerank", R"({"query": "a", "documents": ["b"]})"),
