@@ -24,6 +24,7 @@ void add_serve(CLI::App& app);
 void add_info(CLI::App& app);
 void add_convert(CLI::App& app);
 void add_verify(CLI::App& app);
+void add_positions(CLI::App& app);
 void add_bench(CLI::App& app);
 void add_completion(CLI::App& app);
 /// The output of the hidden command `alibi __complete WORD...`.

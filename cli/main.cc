@@ -176,6 +176,7 @@ int run(int argc, char** argv) {
   add_info(app);
   add_convert(app);
   add_verify(app);
+  add_positions(app);
   add_bench(app);
   add_completion(app);
   if (argc > 1 && argv[1] == std::string_view("__complete")) {

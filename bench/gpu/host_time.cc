@@ -46,7 +46,7 @@ class Machine : public kernels::cuda::Machine {
   void copy_to_device(void* /*to*/, const void* /*from*/, size_t /*bytes*/) const override {}
   void copy_to_host(void* /*to*/, const void* /*from*/, size_t /*bytes*/) const override {}
   void check_launch(const char* /*kernel*/, int /*error*/) const override {}
-  const kernels::cuda::Launches& launches() const override {
+  const kernels::cuda::Launches& launches(kernels::cuda::Form /*form*/) const override {
     static const kernels::cuda::Launches all = [] {
       kernels::cuda::Launches none = {};
       none.store = [](const kernels::cuda::StoreArguments&, void*) { return ++launches_so_far, 0; };

@@ -1,8 +1,9 @@
-"""Times PyTorch's ways of computing ALiBi attention, and vLLM's kernel for CPUs if it is installed, beside
-`alibi bench attention`, and prints ratios.
+"""Times PyTorch's ways of computing attention with ALiBi or with forget gates, and vLLM's kernel for CPUs if it is
+installed, beside `alibi bench attention`, and prints ratios.
 
     python bench/peers/attention.py --alibi build/alibi --dtype bf16 --lengths 2048,8192
     python bench/peers/attention.py --alibi build/alibi --pass forward --ways vllm --lengths 512,2048,8192,16384
+    python bench/peers/attention.py --alibi build/alibi --position gates --lengths 2048,8192
 
 Same shapes, numbers from the same distribution, the same number of threads, one after the other at each length, so that
 a slow phase of the machine hits both. Every way is checked against float64 before it is timed.
@@ -33,23 +34,35 @@ def slopes(heads):
 class Ways:
     """Each method takes and gives [1, heads, length, head_dim]."""
 
-    def __init__(self, torch, heads):
+    def __init__(self, torch, heads, length, gated):
         self.torch = torch
         self.slopes = torch.tensor(slopes(heads), dtype=torch.float32)
+        self.gates = None  # [heads, length], log f of each key: |N(0, 1)|, with the mean of the slopes, as in `alibi bench`
+        if gated:
+            self.gates = -self.slopes[:, None] * torch.randn(heads, length).abs() * math.sqrt(math.pi / 2)
+            self.sums = self.gates.cumsum(-1)
         self.masks = {}
         self.cache = None  # vLLM's, of the last keys
 
     def bias(self, length, dtype):
-        """[1, heads, length, length]: -slope * distance, -infinity after the query. Made once, not timed."""
+        """[1, heads, length, length]: -slope * distance, -infinity after the query. Made once, not timed. That of gates
+        depends on the tokens, so it is made in each call, and timed."""
+        if self.gates is not None:
+            return self.of_rows(slice(None), self.gates)[None].to(dtype)
         if (length, dtype) not in self.masks:
-            torch = self.torch
             self.masks.clear()  # there is room for one
-            position = torch.arange(length, dtype=torch.float32)
-            distance = position[:, None] - position[None, :]
-            bias = -self.slopes[:, None, None] * distance
-            bias.masked_fill_(distance < 0, -math.inf)
-            self.masks[length, dtype] = bias[None].to(dtype)
+            self.masks[length, dtype] = self.of_rows(slice(None), self.torch.arange(float(length)))[None].to(dtype)
         return self.masks[length, dtype]
+
+    def of_rows(self, rows, of_keys):
+        """[heads, rows, keys], from the gates [heads, keys], or the positions of the keys."""
+        if self.gates is not None:
+            sums = of_keys.cumsum(-1)
+            bias = sums[:, rows, None] - sums[:, None, :]
+        else:
+            bias = -self.slopes.to(of_keys.dtype)[:, None, None] * (of_keys[rows, None] - of_keys)
+        position = self.torch.arange(of_keys.shape[-1])
+        return bias.masked_fill(position > position[rows, None], -math.inf)
 
     def naive(self, q, k, v):
         scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1]) + self.bias(q.shape[-2], q.dtype)
@@ -68,13 +81,18 @@ class Ways:
         def alibi(score, _, head, i, j):
             return score - table[head] * (i - j)
 
+        def gated(score, _, head, i, j):
+            return score + self.sums[head, i] - self.sums[head, j]
+
         def run(q, k, v):
+            if self.gates is not None:
+                self.sums.copy_(self.gates.cumsum(-1))
             length = q.shape[-2]
             if ("blocks", length) not in self.masks:
                 self.masks.clear()
                 self.masks["blocks", length] = create_block_mask(
                     lambda batch, head, i, j: i >= j, None, None, length, length, device="cpu")
-            return compiled(q, k, v, score_mod=alibi, block_mask=self.masks["blocks", length])
+            return compiled(q, k, v, score_mod=alibi if self.gates is None else gated, block_mask=self.masks["blocks", length])
 
         return run
 
@@ -106,10 +124,25 @@ class Ways:
 
         return run
 
+    def forgetting(self):
+        """The reference of flash-linear-attention, whose kernels need a GPU."""
+        from fla.ops.forgetting_attn.naive import naive_forgetting_attn
+
+        def run(q, k, v):
+            of_heads = (t.transpose(1, 2) for t in (q, k, v))
+            return naive_forgetting_attn(*of_heads, self.gates.transpose(0, 1)[None]).transpose(1, 2).to(q.dtype)
+
+        return run
+
     def all(self):
         """name -> function"""
+        mine = {}
+        if self.gates is None and (library := vllm_library(self.torch)):
+            mine["vllm"] = self.vllm(library)
+        if self.gates is not None and importlib.util.find_spec("fla"):
+            mine["flash-linear-attention, naive"] = self.forgetting()
         return {
-            **({"vllm": self.vllm(library)} if (library := vllm_library(self.torch)) else {}),
+            **mine,
             "naive": self.naive,
             "naive, compiled": self.torch.compile(self.naive, dynamic=False),
             "sdpa with mask": self.sdpa,
@@ -131,12 +164,11 @@ def vllm_library(torch):
     return str(library) if library.exists() else None
 
 
-def exact_rows(torch, q, k, v, slope, rows):
+def exact_rows(torch, q, k, v, ways, rows):
     """float64 attention of some rows: [heads, rows, head_dim]."""
     q, k, v = (t[0].double() for t in (q, k, v))
-    distance = torch.tensor(rows)[:, None] - torch.arange(k.shape[1])[None, :]
-    scores = q[:, rows] @ k.transpose(-2, -1) / math.sqrt(q.shape[-1]) - slope.double()[:, None, None] * distance
-    scores.masked_fill_(distance < 0, -math.inf)
+    of_keys = torch.arange(k.shape[1]) if ways.gates is None else ways.gates
+    scores = q[:, rows] @ k.transpose(-2, -1) / math.sqrt(q.shape[-1]) + ways.of_rows(rows, of_keys.double())
     return torch.softmax(scores, dim=-1) @ v
 
 
@@ -161,11 +193,12 @@ def time_way(torch, ways, name, function, inputs, options, backward):
     try:
         if backward:
             tensors = [t.detach().requires_grad_(True) for t in inputs]
+            learned = [*tensors, *([] if ways.gates is None else [ways.gates.requires_grad_(True)])]
             dout = torch.randn_like(q)
 
             def work():
                 function(*tensors).backward(dout)
-                for tensor in tensors:
+                for tensor in learned:
                     tensor.grad = None
         else:
             def work():
@@ -176,7 +209,7 @@ def time_way(torch, ways, name, function, inputs, options, backward):
                 out = function(q, k, v)
             length = q.shape[-2]
             rows = sorted({0, 1, length // 3, length - 1})
-            error = (out[0][:, rows].double() - exact_rows(torch, q, k, v, ways.slopes, rows)).abs().max().item()
+            error = (out[0][:, rows].double() - exact_rows(torch, q, k, v, ways, rows)).abs().max().item()
             limit = 1e-4 if q.dtype == torch.float32 else 0.1
             if not error <= limit:
                 return None, f"wrong: error {error:.3g}"
@@ -190,7 +223,8 @@ def run_alibi(options, dtype, length):
     """Our points at this length, by (pass, tolerance)."""
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder) / "alibi.json"
-        subprocess.run([options.alibi, "bench", "attention", "--lengths", str(length), "--dtype", dtype, "--pass",
+        subprocess.run([options.alibi, "bench", "attention", "--lengths", str(length), "--dtype", dtype, "--position",
+                        options.position, "--pass",
                         ",".join(options.passes), "--heads", str(options.heads), "--head-dim", str(options.head_dim),
                         "--threads", str(options.threads), "--seconds", str(options.seconds), "--longest",
                         str(options.longest), "--json", str(file)], check=True, stdout=subprocess.DEVNULL)
@@ -215,7 +249,7 @@ def compare(torch, options, dtype, length, results):
     generator = torch.Generator().manual_seed(length)
     shape = (1, options.heads, length, options.head_dim)
     inputs = [torch.randn(shape, generator=generator).to(getattr(torch, DTYPES[dtype])) for _ in range(3)]
-    ways = Ways(torch, options.heads)
+    ways = Ways(torch, options.heads, length, options.position == "gates")
     for which in options.passes:
         ours = [points.get((which, t)) for t in sorted({t for p, t in points if p == which})]
         dense = next((p for p in ours if p["tolerance"] == 0), None)
@@ -248,6 +282,7 @@ def main():
     parser.add_argument("--lengths", default="512,2048,8192")
     parser.add_argument("--dtype", default="f32,bf16")
     parser.add_argument("--pass", dest="passes", default="forward,backward", help="backward: together with forward")
+    parser.add_argument("--position", choices=("alibi", "gates"), default="alibi", help="gates: forget gates, log f")
     parser.add_argument("--ways", default="", help="only the ways whose names contain this text [all]")
     parser.add_argument("--heads", type=int, default=8)
     parser.add_argument("--head-dim", type=int, default=64)

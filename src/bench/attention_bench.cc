@@ -40,7 +40,8 @@ double mean(const std::vector<double>& values) {
 struct AttentionBench::Candidate {
   AttentionPoint point;
   std::vector<AttentionInputs> layers;
-  Tensor out, dout, dq, dk, dv;      // shared by all layers
+  Tensor out, dout, dq, dk, dv;  // shared by all layers
+  std::optional<Tensor> dgates;
   std::vector<double> forward_runs;  // backward pass: seconds of the forward part of each run
   AttentionState state;
 
@@ -53,6 +54,7 @@ struct AttentionBench::Candidate {
     dq = Tensor(first.q.shape(), dtype);
     dk = Tensor(first.k.shape(), dtype);
     dv = Tensor(first.v.shape(), dtype);
+    if (first.options.log_decay) dgates.emplace(first.options.log_decay->shape());
   }
 
   void run(bool with_statistics) {
@@ -63,7 +65,9 @@ struct AttentionBench::Candidate {
       forward_seconds += seconds_of(
           [&] { attention(layer.q, layer.k, layer.v, options, out, backward || with_statistics ? &state : nullptr); });
       if (with_statistics) point.visited_each.push_back(share_visited(state.stats));
-      if (backward) attention_backward(dout, layer.q, layer.k, layer.v, out, state, options, dq, dk, dv);
+      if (backward)
+        attention_backward(dout, layer.q, layer.k, layer.v, out, state, options, dq, dk, dv,
+                           {.dlog_decay = dgates ? &*dgates : nullptr});
     }
     forward_runs.push_back(forward_seconds);
   }

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "core/check.h"
 #include "core/random.h"
 #include "formats/safetensors.h"
@@ -24,6 +27,7 @@ Tensor as_tensor(const std::vector<float>& values) {
 AttentionInputs AttentionInputs::first(int64_t rows) const {
   AttentionInputs part = *this;
   for (Tensor* tensor : {&part.q, &part.k, &part.v}) *tensor = tensor->slice(1, 0, rows);
+  if (part.options.log_decay) part.options.log_decay = part.options.log_decay->slice(1, 0, rows);
   return part;
 }
 
@@ -37,6 +41,7 @@ AttentionInputs AttentionInputs::head(int64_t head) const {
   const auto of_head = [head](const Tensor& table) { return table.slice(1, head, head + 1).clone(); };
   if (options.buckets) part.options.buckets->table = of_head(options.buckets->table);
   if (options.bias_by_distance) part.options.bias_by_distance = of_head(*options.bias_by_distance);
+  if (options.log_decay) part.options.log_decay = options.log_decay->slice(2, head, head + 1);
   return part;
 }
 
@@ -48,18 +53,9 @@ AttentionInputs AttentionInputs::to(DType dtype) const {
 void AttentionShape::validate() const {
   check_usage(heads >= 1 && key_heads() >= 1 && heads % key_heads() == 0,
               "[--kv-heads] found {} for {} heads, expected a divisor of the number of heads", key_heads(), heads);
-  check_usage(position == Position::alibi || position == Position::t5 || position == Position::none,
-              "[--position] found {}, expected alibi, t5 or none, because the other methods do not change attention",
-              name_of(position));
-}
-
-AttentionOptions attention_options(const AttentionShape& shape, uint64_t seed) {
-  AttentionOptions options;
-  if (shape.position == Position::alibi) options.alibi_slopes = slopes(static_cast<int>(shape.heads));
-  if (shape.position == Position::t5) {
-    options.buckets = BucketedBias{normal_tensor({t5_buckets, shape.heads}, seed, 3)};
-  }
-  return options;
+  const Position measured[] = {Position::alibi, position_from("gates"), Position::t5, Position::none};
+  check_usage(std::find(std::begin(measured), std::end(measured), position) != std::end(measured),
+              "[--position] found {}, expected alibi, gates, t5 or none", name_of(position));
 }
 
 Tensor normal_tensor(const Shape& shape, uint64_t seed, uint64_t stream) {
@@ -68,10 +64,32 @@ Tensor normal_tensor(const Shape& shape, uint64_t seed, uint64_t stream) {
   return tensor;
 }
 
+namespace {
+
+AttentionOptions attention_options(const AttentionShape& shape, int64_t length, uint64_t seed) {
+  AttentionOptions options;
+  if (shape.position == Position::alibi) options.alibi_slopes = slopes(static_cast<int>(shape.heads));
+  if (shape.position == position_from("gates")) {
+    const std::vector<float> steps = slopes(static_cast<int>(shape.heads));
+    options.log_decay = normal_tensor({1, length, shape.heads}, seed, 3);
+    float* gate = options.log_decay->data<float>();
+    for (int64_t i = 0; i < length * shape.heads; ++i) {  // the mean of |N(0, 1)| is sqrt(2 / pi)
+      gate[i] = -steps[static_cast<size_t>(i % shape.heads)] * std::abs(gate[i]) * 1.2533141f;
+    }
+  }
+  if (shape.position == Position::t5) {
+    options.buckets = BucketedBias{normal_tensor({t5_buckets, shape.heads}, seed, 3)};
+  }
+  return options;
+}
+
+}  // namespace
+
 AttentionInputs random_inputs(const AttentionShape& shape, int64_t length, uint64_t seed) {
   return {normal_tensor({1, length, shape.heads, shape.head_dim}, seed, 0),
           normal_tensor({1, length, shape.key_heads(), shape.head_dim}, seed, 1),
-          normal_tensor({1, length, shape.key_heads(), shape.head_dim}, seed, 2), attention_options(shape, seed)};
+          normal_tensor({1, length, shape.key_heads(), shape.head_dim}, seed, 2),
+          attention_options(shape, length, seed)};
 }
 
 std::vector<AttentionInputs> capture(const LanguageModel& model, const std::vector<int32_t>& tokens) {

@@ -27,7 +27,7 @@ struct AttentionBenchSettings {
   uint64_t seed = 0;
   int64_t memory_bytes = int64_t{1} << 29;  ///< decode: bytes read to flush the caches and to measure memory bandwidth
 
-  /// Tolerances to measure. Without a linear bias this is only 0, because nothing can be skipped.
+  /// Tolerances to measure. Without slopes and gates this is only 0.
   std::vector<float> tolerances_of(DType dtype) const;
 };
 

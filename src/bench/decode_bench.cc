@@ -26,7 +26,7 @@ DecodeBench::DecodeBench(const AttentionBenchSettings& settings, DType dtype)
       memory_(settings.memory_bytes) {
   constexpr int64_t few_keys = 512;
   const AttentionInputs part = inputs_.first(few_keys);
-  other_.append(part.k, part.v);
+  other_.append(part.k, part.v, part.options.log_decay);
 }
 
 void DecodeBench::fill(int64_t context) {
@@ -35,7 +35,7 @@ void DecodeBench::fill(int64_t context) {
   cache_.reserve(context);
   while (cache_.length() < context) {
     const AttentionInputs part = inputs_.first(std::min(keys_at_once, context - cache_.length()));
-    cache_.append(part.k, part.v);
+    cache_.append(part.k, part.v, part.options.log_decay);
   }
 }
 
@@ -53,6 +53,7 @@ std::vector<AttentionPoint> DecodeBench::measure(int64_t context) {
     AttentionPoint point{.pass = Pass::decode, .dtype = dtype, .length = context, .tolerance = tolerance};
     AttentionOptions options = inputs_.options;
     options.tolerance = tolerance;
+    options.log_decay.reset();  // the cache has them
     AttentionState state;
     reset_peak_tensor_bytes();
     const int64_t tensors = tensor_bytes();

@@ -45,4 +45,27 @@ struct q6_k_block {
 static_assert(sizeof(q8_block) == 34 && sizeof(q4_block) == 18 && sizeof(q4_k_block) == 144 &&
               sizeof(q5_k_block) == 176 && sizeof(q6_k_block) == 210 && alignof(q6_k_block) == 2);
 
+/// use(x) with x as a pointer to the elements of the type of weights, float32 for any other type.
+template <class Use>
+auto as_type(const void* x, DType dtype, const Use& use) {
+  switch (dtype) {
+    case DType::bfloat16:
+      return use(static_cast<const bfloat16*>(x));
+    case DType::float16:
+      return use(static_cast<const float16*>(x));
+    case DType::q8_0:
+      return use(static_cast<const q8_block*>(x));
+    case DType::q4_0:
+      return use(static_cast<const q4_block*>(x));
+    case DType::q4_k:
+      return use(static_cast<const q4_k_block*>(x));
+    case DType::q5_k:
+      return use(static_cast<const q5_k_block*>(x));
+    case DType::q6_k:
+      return use(static_cast<const q6_k_block*>(x));
+    default:
+      return use(static_cast<const float*>(x));
+  }
+}
+
 }  // namespace alibi::core

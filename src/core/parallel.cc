@@ -98,20 +98,21 @@ class Pool {
       tasks_ = tasks;
       call_ = call;
       body_ = body;
-      next_.store(first);
       failed_at_ = std::numeric_limits<int64_t>::max();
       failure_ = nullptr;
-      busy_.store(static_cast<int>(workers_.size()));
+      unfinished_.store(tasks - first);
+      left_.store(tasks - first);
       loop_.fetch_add(1);
     }
     wake_.notify_all();
-    const int64_t done = drain(core::next_interrupt_check());
-    if (!soon([this] { return busy_.load() == 0; })) {
+    const int64_t not_begun = drain(core::next_interrupt_check());
+    const auto all_finished = [this] { return unfinished_.load() == 0; };
+    if (!soon(all_finished)) {
       std::unique_lock lock(mutex_);
-      done_.wait(lock, [this] { return busy_.load() == 0; });
+      done_.wait(lock, all_finished);
     }
     if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
-    return done;
+    return tasks - not_begun;
   }
 
   void work(uint64_t seen) {
@@ -129,11 +130,6 @@ class Pool {
       if (stop_.load()) return;
       seen = loop_.load();
       drain({});
-      if (busy_.fetch_sub(1) == 1) {
-        const std::lock_guard lock(
-            mutex_);  // the lock prevents a missed wake-up between the other thread's check and its wait
-        done_.notify_one();
-      }
     }
   }
 
@@ -156,12 +152,15 @@ class Pool {
   }
 
   /// Runs tasks that no thread has begun. After the time `until` no thread begins another one. Returns the number of
-  /// tasks that were begun in order.
+  /// tasks, the last ones, that this kept from beginning. A loop ends when its tasks have, so that it does not wait for
+  /// a worker to which the system gives no core. Such a worker takes part in whatever loop runs when it comes back:
+  /// what describes a loop stays as it is while a task that was counted down from left_ is unfinished.
   int64_t drain(std::optional<std::chrono::steady_clock::time_point> until) {
     const core::NoInterrupts no_interrupts;  // the pool is in use
-    int64_t begun = tasks_;
+    int64_t finished = 0, not_begun = 0;
     inside = true;
-    for (int64_t task; (task = next_.fetch_add(1)) < tasks_;) {
+    for (int64_t left; (left = left_.fetch_sub(1)) > 0; ++finished) {
+      const int64_t task = tasks_ - left;
       try {
         call_(body_, task);
       } catch (...) {
@@ -171,10 +170,17 @@ class Pool {
           failure_ = std::current_exception();
         }
       }
-      if (until && std::chrono::steady_clock::now() >= *until) begun = std::min(tasks_, next_.exchange(tasks_));
+      if (until && std::chrono::steady_clock::now() >= *until) {
+        not_begun = std::max<int64_t>(0, left_.exchange(0));
+        finished += not_begun;
+      }
     }
     inside = false;
-    return begun;
+    if (finished > 0 && unfinished_.fetch_sub(finished) == finished) {
+      const std::lock_guard lock(mutex_);  // prevents a missed wake-up between the other thread's check and its wait
+      done_.notify_one();
+    }
+    return not_begun;
   }
 
   std::mutex loop_mutex_;
@@ -185,11 +191,11 @@ class Pool {
   size_t started_ = 0;  // number of started workers
   std::atomic<bool> stop_{false};
   std::atomic<uint64_t> loop_{0};
-  std::atomic<int> busy_{0};
   int64_t tasks_ = 0;
   void (*call_)(const void*, int64_t) = nullptr;
   const void* body_ = nullptr;
-  std::atomic<int64_t> next_{0};
+  std::atomic<int64_t> left_{0};        // tasks that no thread has begun; may be negative
+  std::atomic<int64_t> unfinished_{0};  // and those that have begun
   int64_t failed_at_ = 0;
   std::exception_ptr failure_;
 };

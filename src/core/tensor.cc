@@ -30,20 +30,7 @@ float16::float16(float value) : bits(core::float_to_float16(value)) {}
 float16::operator float() const { return core::float16_to_float(bits); }
 
 size_t size_of(DType dtype) {
-  switch (dtype) {
-    case DType::q8_0:
-      return sizeof(q8_block);
-    case DType::q4_0:
-      return sizeof(core::q4_block);
-    case DType::q4_k:
-      return sizeof(core::q4_k_block);
-    case DType::q5_k:
-      return sizeof(core::q5_k_block);
-    case DType::q6_k:
-      return sizeof(core::q6_k_block);
-    default:
-      return dtype == DType::bfloat16 || dtype == DType::float16 ? 2 : 4;
-  }
+  return core::as_type(nullptr, dtype, [](const auto* element) { return sizeof(*element); });
 }
 
 const char* name_of(DType dtype) {

@@ -102,6 +102,9 @@ struct PositionMethod {
   using Make = std::unique_ptr<Part> (*)(const TransformerConfig&);
 
   const char* name;
+  const char* formula;  ///< of query i and key j, or of the row at position i
+  const char* paper;
+  const char* cost;  ///< parameters, and whether far keys are skipped
   std::variant<Make<InputPositions>, Make<Rotation>, Make<PositionBias>> make;  ///< its alternative is the choice
   report::MethodStyle style;
   std::vector<ConfigField> fields = {};

@@ -148,12 +148,11 @@ void widen(const Block* row, const Rows<Block>& b, int64_t k, float* to) {
 
 /// Columns [begin, end) of c. Blocks are widened once for more than eight rows of a.
 template <class T>
-void rows_of_type(const Product& p, int64_t begin, int64_t end) {
+void rows_of_type(const Product& p, const T* first, int64_t begin, int64_t end) {
   // These rows of a stay in the second-level cache beside the task's rows of b.
   constexpr int64_t bytes_of_rows = 1 << 18;
   const int64_t rows = std::max<int64_t>(1, bytes_of_rows / (4 * p.k * static_cast<int64_t>(sizeof(float)))) * 4;
   std::vector<float> wide(is_block<T> && p.m > 8 ? static_cast<size_t>(together * p.k) : 0);
-  const T* const first = static_cast<const T*>(p.b.data);
   const T* const last = first + (p.n - 1) * p.b.stride + p.k / numbers_of<T>;
   for (int64_t row = 0; row < p.m; row += rows) {
     const int64_t row_end = std::min(row + rows, p.m);
@@ -174,24 +173,7 @@ void rows_of_type(const Product& p, int64_t begin, int64_t end) {
 
 /// Columns [begin, end) of c; a is float32.
 void multiply_columns(const Product& p, int64_t begin, int64_t end) {
-  switch (p.b.dtype) {
-    case DType::bfloat16:
-      return rows_of_type<bfloat16>(p, begin, end);
-    case DType::float16:
-      return rows_of_type<float16>(p, begin, end);
-    case DType::q8_0:
-      return rows_of_type<q8_block>(p, begin, end);
-    case DType::q4_0:
-      return rows_of_type<core::q4_block>(p, begin, end);
-    case DType::q4_k:
-      return rows_of_type<core::q4_k_block>(p, begin, end);
-    case DType::q5_k:
-      return rows_of_type<core::q5_k_block>(p, begin, end);
-    case DType::q6_k:
-      return rows_of_type<core::q6_k_block>(p, begin, end);
-    default:
-      return rows_of_type<float>(p, begin, end);
-  }
+  core::as_type(p.b.data, p.b.dtype, [&](const auto* data) { rows_of_type(p, data, begin, end); });
 }
 
 }  // namespace HWY_NAMESPACE

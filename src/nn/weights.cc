@@ -12,34 +12,15 @@ namespace HWY_NAMESPACE {
 
 template <class T>
 void widen_as(const T* x, int64_t count, float* y) {
-  each_vector(count, [&](int64_t i, auto lanes) HWY_ATTR { store(load(x + i, lanes), y + i, lanes); });
-}
-
-template <class Block>
-void widen_blocks(const void* x, int64_t count, float* y) {
-  const Block* block = static_cast<const Block*>(x);
-  for (int64_t at = 0; at < count; at += Block::size, ++block) widen_block(*block, y + at);
+  if constexpr (is_block<T>) {
+    for (int64_t at = 0; at < count; at += T::size, ++x) widen_block(*x, y + at);
+  } else {
+    each_vector(count, [&](int64_t i, auto lanes) HWY_ATTR { store(load(x + i, lanes), y + i, lanes); });
+  }
 }
 
 void widen(const void* x, DType dtype, int64_t count, float* y) {
-  switch (dtype) {
-    case DType::bfloat16:
-      return widen_as(static_cast<const bfloat16*>(x), count, y);
-    case DType::float16:
-      return widen_as(static_cast<const float16*>(x), count, y);
-    case DType::q8_0:
-      return widen_blocks<q8_block>(x, count, y);
-    case DType::q4_0:
-      return widen_blocks<core::q4_block>(x, count, y);
-    case DType::q4_k:
-      return widen_blocks<core::q4_k_block>(x, count, y);
-    case DType::q5_k:
-      return widen_blocks<core::q5_k_block>(x, count, y);
-    case DType::q6_k:
-      return widen_blocks<core::q6_k_block>(x, count, y);
-    default:
-      return widen_as(static_cast<const float*>(x), count, y);
-  }
+  core::as_type(x, dtype, [&](const auto* elements) { widen_as(elements, count, y); });
 }
 
 }  // namespace HWY_NAMESPACE

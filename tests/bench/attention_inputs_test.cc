@@ -62,7 +62,7 @@ TEST(AttentionInputs, FilesWithoutLayersAreRefused) {
 
 /// Attention of one head taken out equals that head of the whole, for all kinds of bias.
 TEST(AttentionInputs, OneHeadOfTheWhole) {
-  for (const Position position : {Position::alibi, Position::t5, Position::none}) {
+  for (const Position position : {Position::alibi, position_from("gates"), Position::t5, Position::none}) {
     const AttentionShape shape = {.heads = 6, .kv_heads = 2, .head_dim = 16, .position = position};
     const AttentionInputs all = random_inputs(shape, 70, 3).first(65);
     Tensor out(all.q.shape());

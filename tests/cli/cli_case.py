@@ -15,7 +15,7 @@ import unittest
 
 COMMAND = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "build/alibi"
 COMMANDS = ("compare", "report", "tokenize", "train", "eval", "generate", "score", "embed", "rerank", "serve", "info", "convert",
-            "verify", "bench attention", "bench sequence", "bench train", "bench capture")
+            "verify", "positions", "bench attention", "bench sequence", "bench train", "bench capture")
 METHODS = ("alibi", "sinusoidal", "rotary", "t5", "learned", "none", "rotary+alibi")
 SENTENCE = "the quick brown fox jumps over the lazy dog and runs away from number {}\n"
 # A line of a command that takes more than ten seconds, as on a busy machine.

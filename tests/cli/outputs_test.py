@@ -44,7 +44,7 @@ class OutputTest(CliTest):
         """One of each, quick, without the program."""
         out = self.folder / "out"
         shutil.rmtree(out, ignore_errors=True)
-        return {"info": ("info", self.model), "info --cpu": ("info", "--cpu"), "eval": ("eval", self.model, self.valid),
+        return {"info": ("info", self.model), "info --cpu": ("info", "--cpu"), "positions": ("positions",), "eval": ("eval", self.model, self.valid),
                 "generate": ("generate", self.model, "--max-tokens", "5"),
                 "tokenize": ("tokenize", self.text, "-o", out / "data"),
                 "train": ("train", self.text, "-o", out / "model", *TINY_TRAINING),

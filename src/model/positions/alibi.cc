@@ -135,6 +135,9 @@ class Alibi : public PositionBias {
 PositionMethod alibi() {
   return {
       .name = "alibi",
+      .formula = "score - slope[head] |i - j|",
+      .paper = "Press, Smith & Lewis 2022, arXiv 2108.12409",
+      .cost = "no parameters; far keys are skipped",
       .make = make_part<PositionBias, Alibi>,
       .style = {"alibi", "#D55E00", "#B34F00", "#FF8A3D", "#FF9D5C", report::Marker::circle, true},
       .fields =

@@ -127,6 +127,9 @@ class Gates : public PositionBias {
 PositionMethod gates() {
   return {
       .name = "gates",
+      .formula = "score + the sum of log f_t over t in (j, i], log f_t = logsigmoid(w[head] x_t + b[head])",
+      .paper = "Forgetting Transformer, Lin et al. 2025, arXiv 2503.02130",
+      .cost = "d_model + 1 parameters for each head and layer; far keys are skipped",
       .make = make_part<PositionBias, Gates>,
       .style = {"gates", "#7B3FA0", "#6A3290", "#B98AD6", "#C9A2E0", report::Marker::square},
       .fields = {number_field<kGateTokens>(

@@ -41,6 +41,9 @@ class Learned : public InputPositions {
 PositionMethod learned() {
   return {
       .name = "learned",
+      .formula = "input + table[i]",
+      .paper = "Gehring et al. 2017, arXiv 1705.03122",
+      .cost = "d_model parameters for each position; no text beyond the table; every key is visited",
       .make = make_part<InputPositions, Learned>,
       .style = {"learned", "#E69F00", "#8A5D00", "#F0E442", "#F0E442", report::Marker::down_triangle},
       .fields = {{{ALIBI_FIELD("max_length", transformer.embedding.max_length), .range = {.least = 1, .most = 0x1p31},

@@ -50,6 +50,9 @@ class Rotary : public Rotation {
 PositionMethod rotary() {
   return {
       .name = "rotary",
+      .formula = "queries and keys rotated by i theta^(-2 d / head_dim)",
+      .paper = "Su et al. 2021, arXiv 2104.09864",
+      .cost = "no parameters; every key is visited, unless a bias is added",
       .make = make_part<Rotation, Rotary>,
       .style = {"rotary", "#009E73", "#00734F", "#2BC79A", "#2BC79A", report::Marker::triangle},
       .fields = {{{ALIBI_FIELD("rotary_theta", transformer.attention.rotary_theta), .range = {.above = 1, .most = 1e12},

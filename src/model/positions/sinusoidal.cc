@@ -41,6 +41,9 @@ class Sinusoidal : public InputPositions {
 PositionMethod sinusoidal() {
   return {
       .name = "sinusoidal",
+      .formula = "input + sin and cos of i 10000^(-2 d / d_model)",
+      .paper = "Vaswani et al. 2017, arXiv 1706.03762",
+      .cost = "no parameters; every key is visited, unless a bias is added",
       .make = make_part<InputPositions, Sinusoidal>,
       .style = {"sinusoidal", "#0072B2", "#0069A3", "#56B4E9", "#6FC0EE", report::Marker::square},
   };
