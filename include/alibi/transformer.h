@@ -164,7 +164,10 @@ struct AttentionConfig {
   bool qk_norm_per_head = false;  ///< with qk_norm: over each head by itself
   float qk_norm_eps = 0;          ///< with qk_norm: added to the variance; 0: BlockConfig::norm_eps
   bool sinks = false;  ///< each head of each layer has a learned sink (AttentionOptions::sinks), which starts at 0
-  bool output_gate = false;   ///< the output is multiplied by sigmoid(W x), where x is the layer's normalized input
+  bool output_gate = false;  ///< the output is multiplied by sigmoid(W x), where x is the layer's normalized input
+  /// Width of a causal depthwise convolution that is added to the layer's normalized input x, before attention reads
+  /// it: x + conv(x), with weights that start at zero (Canon-A, arXiv 2512.17351); 0: none.
+  int canon_kernel = 0;
   double alibi_bias_max = 8;  ///< ALiBi: the smallest slope is 2^-alibi_bias_max
   /// ALiBi: one slope per head, or one for all heads; they replace slopes(heads, alibi_bias_max). With
   /// Bidirectional::two_slopes each head has two: first the one for keys before the query, then the one for keys after.

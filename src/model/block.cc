@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <numbers>
 
 #include "attention/decode/eviction.h"
+#include "attention/decode/kv_cache_state.h"
 #include "core/check.h"
 #include "core/parallel.h"
 #include "model/pass.h"
@@ -12,6 +14,7 @@
 #include "nn/elementwise.h"
 #include "nn/linear.h"
 #include "nn/scale.h"
+#include "nn/short_conv.h"
 
 namespace alibi::model {
 namespace {
@@ -67,6 +70,11 @@ void Block::declare(const VisitParameter& visit) {
   if (nn::is_gated(config_.block.activation)) up_parts = {at + "ffn.gate_proj", at + "ffn.up_proj"};
 
   norm1_.declare(visit, at + "norm_1", config_, width);
+  if (const int taps = config_.attention.canon_kernel; taps > 0) {
+    // A stream of its own, so that the other parameters start as without it.
+    visit(canon_,
+          {.name = at + "attn.canon.weight", .shape = {taps, width}, .start = Initializer::constant(0), .stream = 0});
+  }
   qkv_.declare(visit, at + "attn.Wqkv", qkv_dim(config_), width, starts.qkv, bias(starts.wide_bias));
   if (config_.attention.qk_norm) {
     q_norm_.declare(visit, at + "attn.q_ln", config_, width);
@@ -145,8 +153,54 @@ void BlockScratch::cut(const TransformerConfig& config, const PassMode& mode, in
 
 void Block::forward(ResidualStream& stream, Pass& pass) const {
   normalize(stream, pass);
+  mix(pass);
   attend(pass.memory.scratch.normed, pass);
   finish(stream, pass.memory.products_of(layer_).attended, pass);
+}
+
+namespace {
+
+/// The last rows of a cache [rows, 2 * head_dim], whose keys and values are the two halves of its rows.
+Tensor last_rows(const KvCache& cache, int64_t rows) {
+  const core::StateOf<KvCache>& state = core::state_of(cache);
+  Tensor found = Tensor::empty({rows, 2 * cache.head_dim()}, cache.dtype());
+  const size_t bytes = static_cast<size_t>(cache.head_dim()) * size_of(cache.dtype());
+  auto* to = static_cast<std::byte*>(found.raw());
+  for (int64_t row = cache.length() - rows; row < cache.length(); ++row, to += 2 * bytes) {
+    std::memcpy(to, state.key_rows(0, 0, row), bytes);
+    std::memcpy(to + bytes, state.value_rows(0, 0, row), bytes);
+  }
+  return found;
+}
+
+}  // namespace
+
+void Block::mix(Pass& pass) const {
+  if (canon_ == nullptr) return;
+  const int64_t width = config_.d_model;
+  const Tensor normed = pass.memory.scratch.normed.reshape({pass.memory.batch, pass.memory.length, width});
+  for (size_t i = 0; i < pass.sequences.session_count(); ++i) {
+    const Tensor x = pass.sequences.part(normed, i);
+    const Session& session = pass.sequences.session(i);
+    Tensor before;
+    if (!session.inputs.empty()) {
+      KvCache& inputs = session.inputs[static_cast<size_t>(layer_)];
+      const int64_t known = std::min<int64_t>(inputs.length(), config_.attention.canon_kernel - 1);
+      if (known > 0) before = last_rows(inputs, known).to(x.dtype());
+      const Tensor halves = x.reshape({1, x.size(1), 1, width});
+      inputs.append(halves.slice(3, 0, width / 2), halves.slice(3, width / 2, width));
+    }
+    pass.sequences.each({x},
+                        [&](std::span<Tensor> sequence) { nn::add_short_conv(canon_->value, before, sequence[0]); });
+  }
+}
+
+void Block::mix_backward(Pass& pass) const {
+  const Shape shape = {pass.memory.batch, pass.memory.length, config_.d_model};
+  pass.sequences.each({pass.memory.scratch.normed.reshape(shape), pass.memory.scratch.dnormed.reshape(shape)},
+                      [&](std::span<Tensor> sequence) {
+                        nn::add_short_conv_backward(canon_->value, sequence[0], sequence[1], canon_->gradient);
+                      });
 }
 
 void Block::normalize(ResidualStream& stream, Pass& pass) const {
@@ -201,8 +255,16 @@ void Block::backward(ResidualGradient& stream, Pass& pass) const {
   feed_forward_backward(stream.dbranch(), pass);
   stream.normalize_backward(scratch.dnormed, norm2_, memory.feed_forward);
 
-  nn::normalize(memory.attention.x, norm1_.parameters(), memory.attention.statistics, scratch.normed);
+  const auto normalize_again = [&] {
+    nn::normalize(memory.attention.x, norm1_.parameters(), memory.attention.statistics, scratch.normed);
+  };
+  normalize_again();
+  mix(pass);
   attention_backward(stream.dbranch(), pass);
+  if (canon_ != nullptr) {
+    normalize_again();
+    mix_backward(pass);
+  }
   stream.normalize_backward(scratch.dnormed, norm1_, memory.attention);
 }
 

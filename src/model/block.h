@@ -107,6 +107,10 @@ class Block {
   AttentionOptions attention_options(Pass& pass, size_t index, const Tensor& x) const;
   /// The part that recomputation repeats: normed -> products.attended, and the first half of the feed-forward layer.
   void attend(const Tensor& normed, Pass& pass) const;
+  /// scratch.normed += its short convolution (Canon-A), and its backward pass: scratch.dnormed becomes the gradient of
+  /// the norm's output, which scratch.normed must hold.
+  void mix(Pass& pass) const;
+  void mix_backward(Pass& pass) const;
   /// attend() for the session of this index, with its normalized input x [B, T, C].
   void attend_session(const Tensor& x, const Heads& heads, Tensor attended, Pass& pass, size_t index) const;
   void feed_forward(const Tensor& normed, Tensor& y, Pass& pass) const;
@@ -118,6 +122,7 @@ class Block {
   const Positions& positions_;
   int layer_;
   Parameter* sinks_ = nullptr;  ///< [heads]; null without sinks
+  Parameter* canon_ = nullptr;  ///< [canon_kernel, C]: row j multiplies the input of j tokens before; null without it
   NormLayer norm1_, q_norm_, k_norm_, attention_norm_, norm2_;
   LinearLayer qkv_, gate_, out_, up_, down_;  ///< gate_ has no weight without an output gate
 };

@@ -40,6 +40,9 @@ void check_transformer(const TransformerConfig& t, const model::ConfigFields& fi
   fields.refuse_if(!t.attention.qk_norm && (t.attention.qk_norm_per_head || t.attention.qk_norm_eps > 0),
                    fmt::format("{} is false, expected true where {} or {} is set", fields.name("qk_norm"),
                                fields.name("qk_norm_per_head"), fields.name("qk_norm_eps")));
+  fields.refuse_if(t.attention.canon_kernel > 0 && (!t.attention.causal || t.d_model % 2 != 0),
+                   fmt::format("{} is {}, expected 0 for an encoder or an odd {}", fields.name("canon_kernel"),
+                               t.attention.canon_kernel, fields.name("d_model")));
   fields.expect(t.ffn_dim() >= 1, "expansion", t.block.expansion, fmt::format("at least {}", 0.5 / t.d_model));
   model::Positions(t).check(fields);
   fields.refuse_if(t.head.normalized && t.head.tied, fmt::format("{} is true, expected false where {} is",

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "attention/decode/kv_cache_state.h"
 #include "core/check.h"
 #include "model/context_state.h"
 #include "model/position.h"
@@ -35,7 +36,8 @@ Context::Context(const LanguageModel& model, const ContextOptions& options) : st
   state_->config = config;
   state_->options = options;
   state_->end = model::end_of_positions(config);
-  state_->dtype = options.cached.value_or(model.precision() == Precision::bf16 ? DType::bfloat16 : DType::float32);
+  state_->input_dtype = model.precision() == Precision::bf16 ? DType::bfloat16 : DType::float32;
+  state_->dtype = options.cached.value_or(state_->input_dtype);
   check_usage(!options.query_norm || *options.query_norm > 0, "[context] query_norm is {}, expected above 0",
               options.query_norm.value_or(0));
   check_usage(!options.query_norm || options.evicts(),
@@ -46,9 +48,25 @@ Context::Context(const LanguageModel& model, const ContextOptions& options) : st
   state_->begin();
 }
 
+model::Session Context::State::session_at(int64_t position) {
+  const auto layers = static_cast<size_t>(config.layers);
+  return {.position = position,
+          .caches = std::span(caches).first(layers),
+          .inputs = std::span(caches).subspan(layers),
+          .eviction = eviction.get()};
+}
+
 void Context::State::begin() {
   caches.clear();
   for (int i = 0; i < config.layers; ++i) caches.emplace_back(1, config.key_heads(), config.head_dim(), dtype);
+  std::optional<int64_t> limit = options.memory;
+  if (config.attention.canon_kernel > 0) {
+    for (int i = 0; i < config.layers; ++i) caches.emplace_back(1, 1, config.d_model / 2, input_dtype);
+    using Cache = core::StateOf<KvCache>;
+    const auto of_keys = static_cast<double>(config.key_heads() * Cache::bytes_of_row(config.head_dim(), dtype));
+    const auto of_inputs = static_cast<double>(Cache::bytes_of_row(config.d_model / 2, input_dtype));
+    if (limit) limit = static_cast<int64_t>(static_cast<double>(*limit) * of_keys / (of_keys + of_inputs));
+  }
   if (options.evicts()) {
     const model::Positions positions(config);
     check_usage(!options.query_norm || !positions.bias->bounds_far_keys(),
@@ -65,18 +83,21 @@ void Context::State::begin() {
                                                                             .head_dim = config.head_dim(),
                                                                             .window = config.attention.sliding_window,
                                                                             .dtype = dtype,
-                                                                            .memory = options.memory,
+                                                                            .memory = limit,
                                                                             .tolerance = options.eviction_tolerance,
                                                                             .query_norms = query_norms,
                                                                             .exact = options.exact});
   }
-  session = {.caches = caches, .eviction = eviction.get()};
+  session = session_at(0);
   window_evicted_at = 0;
 }
 
 void Context::State::make_room(int64_t tokens) {
-  if (eviction) return eviction->make_room(caches, tokens);
   const int64_t position = session.position, begin = position - config.attention.sliding_window + 1;
+  if (eviction) {
+    eviction->make_room(session.caches, tokens);
+    return evict_inputs(tokens);
+  }
   if (config.attention.sliding_window == 0 || begin <= 0 || caches.empty() ||
       caches.front().capacity() >= position + tokens)
     return;
@@ -84,8 +105,18 @@ void Context::State::make_room(int64_t tokens) {
   // a few times.
   const std::vector<int64_t> begins(static_cast<size_t>(config.key_heads()), begin);
   const int64_t room = std::max(tokens, std::min(config.attention.sliding_window / 2, tokens_at_a_time));
-  for (KvCache& cache : caches) cache.evict(begins, room);
+  for (KvCache& cache : session.caches) cache.evict(begins, room);
   window_evicted_at = position;
+  evict_inputs(tokens);
+}
+
+void Context::State::evict_inputs(int64_t tokens) {
+  const int64_t position = session.position, taps = config.attention.canon_kernel;
+  const int64_t needed = std::max<int64_t>(0, earliest() - taps + 1);
+  const int64_t room = std::max(tokens, caches.front().capacity() - position);
+  for (KvCache& inputs : session.inputs) {
+    if (inputs.capacity() < position + tokens) inputs.evict(std::span(&needed, 1), room);
+  }
 }
 
 Context::Context(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -114,11 +145,12 @@ Context Context::fork() const {
   copy->config = state_->config;
   copy->options = state_->options;
   copy->dtype = state_->dtype;
+  copy->input_dtype = state_->input_dtype;
   copy->end = state_->end;
   copy->query_norms = state_->query_norms;
   for (const KvCache& cache : state_->caches) copy->caches.push_back(cache.fork());
   if (state_->eviction) copy->eviction = std::make_unique<kernels::Eviction>(*state_->eviction);
-  copy->session = {.position = position(), .caches = copy->caches, .eviction = copy->eviction.get()};
+  copy->session = copy->session_at(position());
   copy->window_evicted_at = state_->window_evicted_at;
   return Context(std::move(copy));
 }
@@ -143,7 +175,7 @@ void Context::rewind(int64_t position) {
 
 EvictionCertificate Context::certificate() const {
   EvictionCertificate certificate = state_->eviction ? state_->eviction->certificate() : EvictionCertificate();
-  for (const KvCache& cache : state_->caches) {
+  for (const KvCache& cache : state_->session.caches) {
     for (int64_t h = 0; h < cache.kv_heads(); ++h) certificate.kept += cache.length() - cache.begin(h);
   }
   return certificate;

@@ -20,16 +20,18 @@ struct [[gnu::visibility("hidden")]] Context::State {
   const core::StateOf<LanguageModel>* model = nullptr;  // whose it is: to be compared, not followed
   TransformerConfig config;
   ContextOptions options;
-  DType dtype = DType::float32;
+  DType dtype = DType::float32, input_dtype = DType::float32;  // of keys and values, and of inputs of a convolution
   std::optional<int64_t> end;       // number of the model's positions; absent if they do not end
   std::vector<double> query_norms;  // [layers * heads]: bounds that eviction may use; empty if there are none
-  std::vector<KvCache> caches;
+  std::vector<KvCache> caches;      // of all layers; with a short convolution also those of its inputs
   std::unique_ptr<kernels::Eviction> eviction;  // null if no keys are evicted
   model::Session session;
   model::PassMemory memory;  // reused from call to call
 
   int64_t window_evicted_at = 0;  // position at which keys outside the window were last evicted
 
+  /// The session at this position, over the caches.
+  model::Session session_at(int64_t position);
   /// Resets the context to its beginning.
   void begin();
   /// Truncates the layers to the first `position` tokens, as far as they hold more.
@@ -38,6 +40,8 @@ struct [[gnu::visibility("hidden")]] Context::State {
   int64_t earliest() const { return eviction ? eviction->evicted_at() : window_evicted_at; }
   /// Call this before this number of tokens is read. Evicts keys if necessary.
   void make_room(int64_t tokens);
+  /// Evicts the inputs of the short convolution that no token after the earliest position needs.
+  void evict_inputs(int64_t tokens);
 };
 
 }  // namespace alibi

@@ -14,7 +14,7 @@
 
 namespace alibi::model {
 
-/// Whether far keys have a bound in this model: ALiBi with a tolerance, on the CPU.
+/// Whether far keys have a bound in this model: ALiBi with a tolerance, on the CPU, without a short convolution.
 bool has_long_texts(const LanguageModel& model);
 
 struct LongText {

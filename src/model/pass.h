@@ -74,6 +74,8 @@ enum class Draw : uint64_t { attention_weights, attention_output, feed_forward, 
 struct Session {
   int64_t position = 0;            ///< position of the next token
   std::span<KvCache> caches = {};  ///< one for each layer, with the keys and values before it; empty without a cache
+  std::span<KvCache> inputs = {};  ///< with a short convolution, one for each layer: its inputs, a half as keys and a
+                                   ///< half as values
   kernels::Eviction* eviction = nullptr;  ///< called after each layer's attention over a cache
   float position_scale = 1;               ///< factor of ALiBi's distances or rotary's positions (Interpolation)
   /// Options that the position method sets for attention: one for all layers, or one for each. Each pass sets them

@@ -115,6 +115,11 @@ ShardedGradients::ShardedGradients(ranks::Group* group, const Owners& owners, La
       shards_(static_cast<int>(options.shards * options.sequence_ranks)),
       own_(ranks::shards_of(group == nullptr ? 0 : group->rank(), owners.ranks(), shards_)),
       groups_(groups_of(parameters_, model.config().transformer.layers)) {
+  const int canon = model.config().transformer.attention.canon_kernel;
+  check_usage(canon == 0 || options.sequence_ranks == 1,
+              "[train] canon_kernel is {} and sequence_ranks is {}, expected 0 or 1: the convolution does not read the "
+              "last tokens of another rank",
+              canon, options.sequence_ranks);
   if (group_ != nullptr) background_ = std::make_unique<Background>();
 }
 

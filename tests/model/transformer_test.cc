@@ -76,6 +76,11 @@ std::vector<Case> cases() {
   config.block.activation = Activation::swiglu;
   config.block.norm = Norm::rms_norm;
   all.push_back({"output_gate", config});
+  config = small_transformer(position_from("rotary+gates"));
+  config.attention.canon_kernel = 4;
+  config.attention.output_gate = true;
+  config.block.residual = Residual::normed;
+  all.push_back({"canon", config});
   config = small_transformer();
   config.attention.sinks = true;
   config.attention.slope_training = SlopeTraining::learned;

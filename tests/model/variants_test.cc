@@ -43,6 +43,7 @@ std::vector<Variant> variants() {
     t.block.bias = false;
     t.block.norm_bias = NormBias::always;
   });
+  add("canon", [](TransformerConfig& t) { t.attention.canon_kernel = 4; });
   add("head", [](TransformerConfig& t) {
     t.head.tied = false;
     t.head.logit_scale = 0.5;

@@ -23,6 +23,7 @@ struct SequenceJob {
   Position position = Position::alibi;
   float dropout = 0;
   bool encoder = false, sinks = false;
+  int canon_kernel = 0;
 
   explicit SequenceJob(int64_t sequence_ranks, int64_t shards = 1) {
     options.train_length = length;
@@ -39,6 +40,7 @@ struct SequenceJob {
     config.transformer.attention.t5_buckets = 16;
     config.transformer.attention.causal = !encoder;
     config.transformer.attention.sinks = sinks;
+    config.transformer.attention.canon_kernel = canon_kernel;
     if (encoder) config.vocab_size += 1;
     return LanguageModel(with_position(config, position, length), 1);
   }
@@ -115,6 +117,9 @@ TEST(TrainOverSequenceRanks, RefusesNumbersThatDoNotFit) {
   test::expect_error<UsageError>([] { SequenceJob(2, 2).over(3); }, "3 ranks were started, sequence_ranks is 2");
   test::expect_error<UsageError>([] { SequenceJob(4).over(4); },
                                  "sequence_ranks is 4, but training sequences have 650 tokens; expected at least 768");
+  SequenceJob job(2);
+  job.canon_kernel = 4;
+  test::expect_error<UsageError>([&] { job.over(2); }, "canon_kernel is 4 and sequence_ranks is 2");
 }
 
 }  // namespace
