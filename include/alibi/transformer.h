@@ -168,6 +168,9 @@ struct AttentionConfig {
   /// Width of a causal depthwise convolution that is added to the layer's normalized input x, before attention reads
   /// it: x + conv(x), with weights that start at zero (Canon-A, arXiv 2512.17351); 0: none.
   int canon_kernel = 0;
+  /// N > 0: every N-th layer has no positions, neither a rotation nor a bias (NoPE); 0: all layers have positions.
+  int nope_layer_interval = 0;
+  bool has_positions(int layer) const { return nope_layer_interval == 0 || (layer + 1) % nope_layer_interval != 0; }
   double alibi_bias_max = 8;  ///< ALiBi: the smallest slope is 2^-alibi_bias_max
   /// ALiBi: one slope per head, or one for all heads; they replace slopes(heads, alibi_bias_max). With
   /// Bidirectional::two_slopes each head has two: first the one for keys before the query, then the one for keys after.

@@ -347,7 +347,12 @@ void Block::limit_and_normalize_backward(BlockProducts& products, Tensor& dqkv, 
 AttentionOptions Block::attention_options(Pass& pass, size_t index, const Tensor& x) const {
   const std::vector<AttentionOptions>& biases = pass.sequences.session(index).biases;
   AttentionOptions options = biases[biases.size() == 1 ? 0 : static_cast<size_t>(layer_)];
-  if (x.defined()) positions_.bias->add_input(layer_, x, options);
+  if (!has_positions_) {
+    options = {
+        .causal = options.causal, .softmax_scale = options.softmax_scale, .sliding_window = options.sliding_window};
+  } else if (x.defined()) {
+    positions_.bias->add_input(layer_, x, options);
+  }
   if (sinks_ != nullptr) options.sinks = sinks_->value.to_floats();
   options.cu_seqlens_q = options.cu_seqlens_k = pass.sequences.offsets();
   // Keys with less weight than this would be lost in bfloat16 rounding.
@@ -389,6 +394,7 @@ void Block::attend(const Tensor& normed, Pass& pass) const {
 void Block::attend_session(const Tensor& x, const Heads& heads, Tensor attended, Pass& pass, size_t index) const {
   const Session& session = pass.sequences.session(index);
   pass.sequences.each({heads.q, heads.k}, [&](std::span<Tensor> sequence) {
+    if (!has_positions_) return;
     for (Tensor& part : sequence) positions_.rotation->rotate(part, session.position, session.position_scale);
   });
   const AttentionOptions options = attention_options(pass, index, x);
@@ -443,7 +449,7 @@ void Block::attention_backward(const Tensor& dbranch, Pass& pass) const {
   const Tensor dout = scratch.dattended.reshape(per_head), out = products.attended.reshape(per_head);
   const Tensor x = scratch.normed.reshape({pass.memory.batch, pass.memory.length, config_.d_model});
   const AttentionOptions options = attention_options(pass, 0, x);
-  BiasSums sums = positions_.bias->sums(layer_, options);
+  BiasSums sums = has_positions_ ? positions_.bias->sums(layer_, options) : BiasSums();
   const auto given = [](Tensor& sum) { return sum.defined() ? &sum : nullptr; };
   const AttentionBiasGradients wanted{.dtable = given(sums.dtable),
                                       .dslopes = given(sums.dslopes),
@@ -456,15 +462,17 @@ void Block::attention_backward(const Tensor& dbranch, Pass& pass) const {
     alibi::attention_backward(dout, heads.q, heads.k, heads.v, out, products.attention, options, dheads.q, dheads.k,
                               dheads.v, wanted);
   }
-  positions_.rotation->rotate_backward(dheads.q, pass.sequences.together.position);
-  positions_.rotation->rotate_backward(dheads.k, pass.sequences.together.position);
+  if (has_positions_) {
+    positions_.rotation->rotate_backward(dheads.q, pass.sequences.together.position);
+    positions_.rotation->rotate_backward(dheads.k, pass.sequences.together.position);
+  }
   limit_and_normalize_backward(products, scratch.dqkv, scratch.dattended);
   qkv_.backward(scratch.dqkv, scratch.normed, scratch.dnormed);
   if (gate_.weight != nullptr) {
     gate_.backward(products.gate, scratch.normed, scratch.gated);
     nn::add(scratch.dnormed, scratch.gated, scratch.dnormed);
   }
-  positions_.bias->backward(layer_, sums, x, scratch.dnormed);
+  if (has_positions_) positions_.bias->backward(layer_, sums, x, scratch.dnormed);
 }
 
 // y = down(dropout(activate(up(normed))))

@@ -64,7 +64,7 @@ class Block {
  public:
   /// Keeps references to both arguments.
   Block(const TransformerConfig& config, const Positions& positions, int layer)
-      : config_(config), positions_(positions), layer_(layer) {}
+      : config_(config), positions_(positions), layer_(layer), has_positions_(config.attention.has_positions(layer)) {}
 
   void declare(const VisitParameter& visit);
 
@@ -121,6 +121,7 @@ class Block {
   const TransformerConfig& config_;
   const Positions& positions_;
   int layer_;
+  bool has_positions_;
   Parameter* sinks_ = nullptr;  ///< [heads]; null without sinks
   Parameter* canon_ = nullptr;  ///< [canon_kernel, C]: row j multiplies the input of j tokens before; null without it
   NormLayer norm1_, q_norm_, k_norm_, attention_norm_, norm2_;

@@ -45,6 +45,10 @@ void check_transformer(const TransformerConfig& t, const model::ConfigFields& fi
                                t.attention.canon_kernel, fields.name("d_model")));
   fields.expect(t.ffn_dim() >= 1, "expansion", t.block.expansion, fmt::format("at least {}", 0.5 / t.d_model));
   model::Positions(t).check(fields);
+  fields.refuse_if(
+      t.attention.nope_layer_interval > 0 && t.position.rotation.empty() && t.position.bias.empty(),
+      fmt::format("{} is {}, expected 0 for {} positions, which are neither a rotation nor a bias",
+                  fields.name("nope_layer_interval"), t.attention.nope_layer_interval, name_of(t.position)));
   fields.refuse_if(t.head.normalized && t.head.tied, fmt::format("{} is true, expected false where {} is",
                                                                  fields.name("normalized_head"), fields.name("tied")));
 }

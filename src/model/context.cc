@@ -69,6 +69,10 @@ void Context::State::begin() {
   }
   if (options.evicts()) {
     const model::Positions positions(config);
+    check_usage(config.attention.nope_layer_interval == 0,
+                "[context] nope_layer_interval is {}, expected 0 for a limit that evicts keys, because layers without "
+                "positions put no bound on what far keys weigh",
+                config.attention.nope_layer_interval);
     check_usage(!options.query_norm || !positions.bias->bounds_far_keys(),
                 "[context] query_norm is set for {} positions, expected it to be unset, because it is for gates",
                 name_of(config.position));

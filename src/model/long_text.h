@@ -14,7 +14,8 @@
 
 namespace alibi::model {
 
-/// Whether far keys have a bound in this model: ALiBi with a tolerance, on the CPU, without a short convolution.
+/// Whether far keys have a bound in this model: ALiBi with a tolerance, on the CPU, without a short convolution and
+/// without layers that have no positions.
 bool has_long_texts(const LanguageModel& model);
 
 struct LongText {

@@ -136,6 +136,7 @@ std::vector<std::vector<float>> model::slopes_of(const PositionBias& bias, const
     const AttentionOptions& of_layer = biases[biases.size() == 1 ? 0 : layer];
     all.push_back(of_layer.alibi_slopes);
     all.back().insert(all.back().end(), of_layer.alibi_slopes_after.begin(), of_layer.alibi_slopes_after.end());
+    if (!config.attention.has_positions(static_cast<int>(layer))) all.back().assign(all.back().size(), 0);
   }
   return all;
 }

@@ -81,6 +81,13 @@ std::vector<Case> cases() {
   config.attention.output_gate = true;
   config.block.residual = Residual::normed;
   all.push_back({"canon", config});
+  config = small_transformer(position_from("rotary+alibi"));
+  config.attention.nope_layer_interval = 2;
+  config.attention.slope_training = SlopeTraining::learned;
+  all.push_back({"a_layer_without_positions", config});
+  config = small_transformer(position_from("rotary+gates"));
+  config.attention.nope_layer_interval = 2;
+  all.push_back({"a_layer_without_gates", config});
   config = small_transformer();
   config.attention.sinks = true;
   config.attention.slope_training = SlopeTraining::learned;
@@ -113,6 +120,38 @@ std::vector<Case> cases() {
   config.layers = 0;  // the final norm alone
   all.push_back({"no_layers", config});
   return all;
+}
+
+TEST(NopeLayers, HaveNeitherRotationNorBias) {
+  const Tensor x = random_tensor({2, 13, 24}, 1);
+  const auto found = [&](const char* position, int interval) {
+    TransformerConfig config = small_transformer(position_from(position));
+    config.attention.nope_layer_interval = interval;
+    return Transformer(config, 7)(x);
+  };
+  const Tensor none = found("none", 0);
+  for (const char* position : {"alibi", "rotary", "rotary+t5"}) {
+    EXPECT_TRUE(test::same_bits(found(position, 1), none)) << position;
+    EXPECT_TRUE(test::same_bits(found(position, 3), found(position, 0))) << position << ": there are two layers";
+    EXPECT_GT(test::max_abs_diff(found(position, 2), none), 1e-4) << position;
+    EXPECT_GT(test::max_abs_diff(found(position, 2), found(position, 0)), 1e-4) << position;
+  }
+  TransformerConfig config = small_transformer(Position::sinusoidal);
+  config.attention.nope_layer_interval = 2;
+  test::expect_error<UsageError>([&] { config.validate(); }, "nope_layer_interval is 2, expected 0 for sinusoidal");
+  config = small_transformer();
+  config.attention.nope_layer_interval = 2;
+  EXPECT_EQ(Transformer(config, 7).slopes().back(), std::vector<float>(3, 0));
+}
+
+TEST(Slopes, OfZeroLeaveTheRotation) {
+  const Tensor x = random_tensor({2, 13, 24}, 1);
+  TransformerConfig config = small_transformer(position_from("rotary+alibi"));
+  const Tensor with_bias = Transformer(config, 7)(x);
+  config.attention.alibi_slopes = {0};
+  const Tensor found = Transformer(config, 7)(x), rotary = Transformer(small_transformer(Position::rotary), 7)(x);
+  EXPECT_TRUE(test::max_abs_diff(found, rotary) <= 1e-6);
+  EXPECT_GT(test::max_abs_diff(found, with_bias), 1e-4);
 }
 
 class TransformerCase : public testing::TestWithParam<Case> {};

@@ -40,6 +40,7 @@ class Gates : public PositionBias {
     }
     layers_.resize(static_cast<size_t>(config_.layers));
     for (size_t layer = 0; layer < layers_.size(); ++layer) {
+      if (!config_.attention.has_positions(static_cast<int>(layer))) continue;
       const std::string name = fmt::format("gates.{}", layer);
       visit(layers_[layer].bias, {.name = name + ".bias", .shape = {heads}, .start = Initializer::rows(start)});
       if (kGateTokens.of(config_) == 0) continue;
