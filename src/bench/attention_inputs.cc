@@ -22,6 +22,23 @@ Tensor as_tensor(const std::vector<float>& values) {
   return Tensor::from(std::span<const float>(values), {static_cast<int64_t>(values.size())});
 }
 
+AttentionOptions attention_options(const AttentionShape& shape, int64_t length, uint64_t seed) {
+  AttentionOptions options;
+  if (shape.position == Position::alibi) options.alibi_slopes = slopes(static_cast<int>(shape.heads));
+  if (shape.position == position_from("gates")) {
+    const std::vector<float> steps = slopes(static_cast<int>(shape.heads));
+    options.log_decay = normal_tensor({1, length, shape.heads}, seed, 3);
+    float* gate = options.log_decay->data<float>();
+    for (int64_t i = 0; i < length * shape.heads; ++i) {  // the mean of |N(0, 1)| is sqrt(2 / pi)
+      gate[i] = -steps[static_cast<size_t>(i % shape.heads)] * std::abs(gate[i]) * 1.2533141f;
+    }
+  }
+  if (shape.position == Position::t5) {
+    options.buckets = BucketedBias{normal_tensor({t5_buckets, shape.heads}, seed, 3)};
+  }
+  return options;
+}
+
 }  // namespace
 
 AttentionInputs AttentionInputs::first(int64_t rows) const {
@@ -63,27 +80,6 @@ Tensor normal_tensor(const Shape& shape, uint64_t seed, uint64_t stream) {
   nn::fill_normal(core::Random(seed, stream), 1, tensor);
   return tensor;
 }
-
-namespace {
-
-AttentionOptions attention_options(const AttentionShape& shape, int64_t length, uint64_t seed) {
-  AttentionOptions options;
-  if (shape.position == Position::alibi) options.alibi_slopes = slopes(static_cast<int>(shape.heads));
-  if (shape.position == position_from("gates")) {
-    const std::vector<float> steps = slopes(static_cast<int>(shape.heads));
-    options.log_decay = normal_tensor({1, length, shape.heads}, seed, 3);
-    float* gate = options.log_decay->data<float>();
-    for (int64_t i = 0; i < length * shape.heads; ++i) {  // the mean of |N(0, 1)| is sqrt(2 / pi)
-      gate[i] = -steps[static_cast<size_t>(i % shape.heads)] * std::abs(gate[i]) * 1.2533141f;
-    }
-  }
-  if (shape.position == Position::t5) {
-    options.buckets = BucketedBias{normal_tensor({t5_buckets, shape.heads}, seed, 3)};
-  }
-  return options;
-}
-
-}  // namespace
 
 AttentionInputs random_inputs(const AttentionShape& shape, int64_t length, uint64_t seed) {
   return {normal_tensor({1, length, shape.heads, shape.head_dim}, seed, 0),

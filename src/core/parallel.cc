@@ -151,10 +151,10 @@ class Pool {
     return false;
   }
 
-  /// Runs tasks that no thread has begun. After the time `until` no thread begins another one. Returns the number of
-  /// tasks, the last ones, that this kept from beginning. A loop ends when its tasks have, so that it does not wait for
-  /// a worker to which the system gives no core. Such a worker takes part in whatever loop runs when it comes back:
-  /// what describes a loop stays as it is while a task that was counted down from left_ is unfinished.
+  /// Runs tasks that no thread has begun. After the time `until` no thread begins another one. Returns how many tasks
+  /// will not run for that reason; they are the last ones. A loop ends when its tasks have ended, so it does not wait
+  /// for a worker that waits for a core. When such a worker gets one, it takes part in the loop that runs then. What
+  /// describes a loop does not change while a task that was counted down from left_ is unfinished.
   int64_t drain(std::optional<std::chrono::steady_clock::time_point> until) {
     const core::NoInterrupts no_interrupts;  // the pool is in use
     int64_t finished = 0, not_begun = 0;
