@@ -188,9 +188,9 @@ void Command::seed(uint64_t& value) {
               [&value](const std::string& word) { return read_seed(word, value); });
 }
 
-void Command::number(const std::string& name, double& value, const std::string& help) {
+void Command::number(const std::string& name, double& value, const std::string& help, double least) {
   this->value(name, "X", with_default(help, value > 0 ? fmt::format("{:g}", value) : ""),
-              [&value](const std::string& word) { return read_number(word, {.least = 0}, value); });
+              [least, &value](const std::string& word) { return read_number(word, {.least = least}, value); });
 }
 
 void Command::number(const std::string& name, std::optional<double>& value, const std::string& help,

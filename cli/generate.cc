@@ -237,6 +237,8 @@ void run_generate(GenerateCommand options) {
                {"top_p", options.generate.top_p},
                {"min_p", options.generate.min_p},
                {"repetition_penalty", options.generate.repetition_penalty},
+               {"presence_penalty", options.generate.presence_penalty},
+               {"frequency_penalty", options.generate.frequency_penalty},
                {"stop", options.generate.stop},
                {"stop_at_end_of_text", options.generate.stop_at_end_of_text},
                {"interpolate", interpolation_json(model.interpolation())},
@@ -283,6 +285,10 @@ void add_generate(CLI::App& app) {
                  "Sample from tokens that are at least X times as likely as the most likely token");
   command.number("--repetition-penalty", generate.repetition_penalty,
                  "Penalty of tokens that are already in the text; values above 1 make them less likely");
+  command.number("--presence-penalty", generate.presence_penalty,
+                 "Subtracted from the logits of tokens that were generated before", -2);
+  command.number("--frequency-penalty", generate.frequency_penalty, "The same, for each time that they were generated",
+                 -2);
   command.repeated("--stop", generate.stop, "TEXT", "Text before which generation stops; may be repeated");
   command.flag("--stop-at-end-of-text", generate.stop_at_end_of_text,
                "Stop where the model draws its end-of-text token (without it, that token is never drawn)");

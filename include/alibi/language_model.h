@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -74,6 +75,10 @@ struct GenerateOptions {
   /// Penalty of tokens that occur in the prompt or in the generated text: logits above 0 are divided by it, others are
   /// multiplied by it (Keskar et al. 2019). 1 disables it; values below 1 make these tokens more likely.
   double repetition_penalty = 1;
+  /// Subtracted from the logit of each token of the generated text: the first once, the second for each occurrence (the
+  /// penalties of OpenAI's API). 0 disables them; values below 0 make these tokens more likely.
+  double presence_penalty = 0, frequency_penalty = 0;
+  std::map<int32_t, float> logit_bias = {};  ///< added to the logits of these tokens, before the penalties
   uint64_t seed = 0;
   bool stop_at_end_of_text = false;    ///< false: that token is never drawn
   std::vector<std::string> stop = {};  ///< generation ends before the first occurrence of any of these strings

@@ -149,6 +149,19 @@ def numbers(operation: str, name: str, value: Any) -> list[float]:
     return [_core.real(operation, f"{name}[{i}]", one) for i, one in enumerate(_items(operation, name, value, "numbers"))]
 
 
+def biases(operation: str, name: str, value: Any) -> dict[int, float]:
+    """Numbers by token id."""
+    if not isinstance(value, Mapping):
+        raise wrong_type(operation, name, value, "a dict of token ids and numbers")
+    found = {}
+    for key, number in value.items():
+        token = integer(operation, f"{name} has a key that", key)
+        if not 0 <= token < 2**31:
+            raise UsageError(f"[{operation}] {name} has the key {token}, expected the id of a token")
+        found[token] = _core.real(operation, f"{name}[{token}]", number)
+    return found
+
+
 def _items(operation: str, name: str, value: Any, expected: str) -> list[Any]:
     if isinstance(value, (str, bytes, bytearray)) or not (isinstance(value, Sequence) or int(getattr(value, "ndim", 0)) == 1):
         raise wrong_type(operation, name, value, f"a list of {expected}")
@@ -196,6 +209,7 @@ _CHECKS: dict[Any, Callable[[str, str, Any], Any]] = {
     "str | os.PathLike[str]": path,
     "Sequence[int]": integers,
     "Sequence[float]": numbers,
+    "Mapping[int, float]": biases,
 }
 _CHECKS.update({f"{name} | None": _or_none(check) for name, check in list(_CHECKS.items())})
 _CHECKS.update({f"{name} | None": _or_none(function) for name in ("OnProgress", "Callable[[str], object]")})

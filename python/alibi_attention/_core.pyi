@@ -179,7 +179,13 @@ class Engine:
         query_norm: float | None,
     ) -> None: ...
     def submit(
-        self, ids: Any, samples: int, logprobs: int | None, prompt_logprobs: int | None, options: Mapping[str, object]
+        self,
+        ids: Any,
+        samples: int,
+        priority: int,
+        logprobs: int | None,
+        prompt_logprobs: int | None,
+        options: Mapping[str, object],
     ) -> SubmittedRequest: ...
     def close(self) -> None: ...
     def stats(self) -> dict[str, Any]: ...

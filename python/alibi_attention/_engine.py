@@ -130,6 +130,7 @@ class Engine:
         prompt: Sequence[int] | Array,
         *,
         samples: int = 1,
+        priority: int = 0,
         logprobs: int | None = None,
         prompt_logprobs: int | None = None,
         **options: Unpack[GenerationOptions],
@@ -137,12 +138,13 @@ class Engine:
         """Submits a prompt of token ids, such as LanguageModel.encode() gives.
 
         samples             texts after the prompt, each with random numbers of its own
+        priority            of the requests that wait for slots, those with the lowest number are first
         logprobs            log-probabilities of the generated tokens and of this number of most likely ones
         prompt_logprobs     the same for the prompt
         The other options are those of LanguageModel.generate().
         """
         ids = token_sequence(prompt, "submit", "prompt", self._vocab_size)
-        return EngineRequest(self._core.submit(ids, samples, logprobs, prompt_logprobs, options))
+        return EngineRequest(self._core.submit(ids, samples, priority, logprobs, prompt_logprobs, options))
 
     def close(self) -> None:
         """Refuses further requests. Those that were submitted are finished."""

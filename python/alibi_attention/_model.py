@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict, Union
 
@@ -145,6 +145,9 @@ class GenerationOptions(TypedDict, total=False):
     top_p: float
     min_p: float
     repetition_penalty: float
+    presence_penalty: float
+    frequency_penalty: float
+    logit_bias: Mapping[int, float]
     seed: int
     stop: str | Sequence[str]
     stop_at_end_of_text: bool
@@ -152,8 +155,8 @@ class GenerationOptions(TypedDict, total=False):
 
 takes_generation_options = checked_options(
     GenerationOptions,
-    {"max_tokens": 256, "temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "repetition_penalty": 1.0, "seed": 0,
-     "stop": (), "stop_at_end_of_text": False},
+    {"max_tokens": 256, "temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "repetition_penalty": 1.0,
+     "presence_penalty": 0.0, "frequency_penalty": 0.0, "logit_bias": {}, "seed": 0, "stop": (), "stop_at_end_of_text": False},
 )  # fmt: skip
 
 
@@ -296,6 +299,9 @@ class LanguageModel:
         top_k, top_p, min_p   draw from the k most likely tokens, the smallest set of this probability, those at least
                               this times as probable as the most likely one
         repetition_penalty    above 1: tokens that are already in the text become less likely
+        presence_penalty      subtracted from the logits of tokens that were generated before
+        frequency_penalty     the same, for each time that they were generated
+        logit_bias            token ids and what is added to their logits
         stop                  the text ends before the first of these strings
         stop_at_end_of_text   False: the end-of-text token is never drawn
         sample                each number gives another text with the same seed

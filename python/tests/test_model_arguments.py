@@ -1,5 +1,6 @@
 """Wrong values for every argument of the public functions of models, and arguments that are empty."""
 
+import math
 import pathlib
 
 import numpy as np
@@ -35,9 +36,12 @@ POSITIVE = [-1, 0, *WRONG["integer"]]
 TEMPERATURE = [-1.0, *[x for x in WRONG["number"] if repr(x) != "1e+300"]]
 SHARE = [-0.5, 1.5, 2, *WRONG["number"]]
 PENALTY = [0, -1.0, *[x for x in WRONG["number"] if repr(x) != "1e+300"]]
+NUMBER = [x for x in WRONG["number"] if repr(x) not in ("1e+300", "-1e+300")]
+BIASES = [None, 1, "no", [1], [(1, 1.0)], {"a": 1}, {1: "x"}, {-1: 1.0}, {2**40: 1.0}, {1.5: 1}, {1: math.nan}, {10**6: 1.0},
+          {1: 1e300}, *[x for x in wrong_values.NOTHING if not isinstance(x, dict)]]  # fmt: skip
 GENERATION = {
     "max_tokens": LENGTH, "temperature": TEMPERATURE, "top_k": LENGTH, "top_p": [0, *SHARE], "min_p": SHARE,
-    "repetition_penalty": PENALTY, "seed": SEED, "stop": [[""], "", *TEXTS], "stop_at_end_of_text": "flag",
+    "repetition_penalty": PENALTY, "presence_penalty": NUMBER, "frequency_penalty": NUMBER, "logit_bias": BIASES, "seed": SEED, "stop": [[""], "", *TEXTS], "stop_at_end_of_text": "flag",
 }  # fmt: skip
 
 
@@ -120,7 +124,7 @@ def test_engine(model):
     table(alibi.Engine, {"model": model}, {"model": [None, 1, "no", *wrong_values.NOTHING], **sizes, **limits})
     engine = alibi.Engine(model)
     table(engine.submit, {"prompt": [97], "max_tokens": 1},
-          {"prompt": [[], *IDS], "samples": [17, *POSITIVE], "logprobs": [-1, 258, *OPTIONAL_INTEGER],
+          {"prompt": [[], *IDS], "samples": [17, *POSITIVE], "priority": WRONG["integer"], "logprobs": [-1, 258, *OPTIONAL_INTEGER],
            "prompt_logprobs": [-1, 258, *OPTIONAL_INTEGER], **GENERATION})  # fmt: skip
     assert engine.submit([97], max_tokens=1, top_k=2**40).result().samples[0].end == "tokens"
 

@@ -80,9 +80,9 @@ std::optional<int64_t> Engine::State::most() const {
 }
 
 void Engine::State::check_request(const EngineRequest& request) const {
-  generation::check_options(request.options);
   check_usage(!request.prompt.empty(), "[engine] the prompt has no tokens, expected at least one");
   const int vocab = model.config().vocab_size;
+  generation::check_options(request.options, vocab);
   for (const int32_t id : request.prompt) {
     check_usage(id >= 0 && id < vocab, "[engine] the prompt has the token {}, expected 0 to {}", id, vocab - 1);
   }
@@ -202,7 +202,10 @@ Engine::Handle Engine::submit(EngineRequest request) {
     if (waiting - (state_->loop.stats().running < state_->options.slots ? 1 : 0) >= state_->options.queue) {
       throw EngineBusy(fmt::format("[engine] {} requests are waiting, which is the limit; try again later", waiting));
     }
-    state_->waiting.splice(state_->waiting.end(), one);
+    const auto later = std::find_if(state_->waiting.begin(), state_->waiting.end(), [&](const GenerationJob& job) {
+      return job.request().priority > one.front().request().priority;
+    });
+    state_->waiting.splice(later, one);
     ++state_->requests;
   }
   state_->changed.notify_all();

@@ -58,7 +58,7 @@ struct [[gnu::visibility("hidden")]] Prompt::Session {
   Session fork() const { return {model, ids, context.fork(), logits, seconds}; }
 
   Generation generate(const GenerateOptions& options, int64_t sample) {
-    generation::check_options(options);
+    generation::check_options(options, model.config().vocab_size);
     std::vector<ReadPrompt> read;
     read.push_back({std::move(ids), std::move(context), std::move(logits), sample});
     return std::move(generate_after(model, std::move(read), {&options, 1}).front().generation);
@@ -85,7 +85,7 @@ double Prompt::seconds() const { return session_->seconds; }
 int64_t Prompt::bytes() const { return session_->context.bytes(); }
 
 Generation Prompt::generate(const GenerateOptions& options, int64_t sample) const& {
-  generation::check_options(options);
+  generation::check_options(options, session_->model.config().vocab_size);
   return session_->fork().generate(options, sample);
 }
 
@@ -98,17 +98,17 @@ std::vector<Generation> Prompt::generate_batch(std::vector<Prompt> prompts, cons
   check_usage(options.size() == 1 || options.size() == prompts.size(),
               "[generate] {} options were given for {} prompts, expected one per prompt or one for all", options.size(),
               prompts.size());
-  for (const GenerateOptions& each : options) generation::check_options(each);
-  std::vector<ReadPrompt> read;
-  for (Prompt& prompt : prompts) {
-    auto& [model, ids, context, logits, seconds] = *prompt.session_;
-    check_usage(&model == &prompts.front().session_->model,
-                "[generate] the prompts were read by different models, expected a single model");
-    read.push_back({std::move(ids), std::move(context), std::move(logits), first_sample + std::ssize(read)});
-  }
   std::vector<Generation> results;
   if (prompts.empty()) return results;
-  for (EngineSample& sample : generate_after(prompts.front().session_->model, std::move(read), options)) {
+  const LanguageModel& model = prompts.front().session_->model;
+  for (const GenerateOptions& each : options) generation::check_options(each, model.config().vocab_size);
+  std::vector<ReadPrompt> read;
+  for (Prompt& prompt : prompts) {
+    auto& [read_by, ids, context, logits, seconds] = *prompt.session_;
+    check_usage(&read_by == &model, "[generate] the prompts were read by different models, expected a single model");
+    read.push_back({std::move(ids), std::move(context), std::move(logits), first_sample + std::ssize(read)});
+  }
+  for (EngineSample& sample : generate_after(model, std::move(read), options)) {
     results.push_back(std::move(sample.generation));
   }
   return results;
@@ -117,13 +117,13 @@ std::vector<Generation> Prompt::generate_batch(std::vector<Prompt> prompts, cons
 Prompt Prompt::fork() const { return Prompt(std::make_unique<Session>(session_->fork())); }
 
 std::string LanguageModel::generate(std::string_view prompt, const GenerateOptions& options) const {
-  generation::check_options(options);
+  generation::check_options(options, config().vocab_size);
   return Prompt(*this, prompt).generate(options).text;
 }
 
 std::vector<int32_t> LanguageModel::generate_ids(std::span<const int32_t> prompt,
                                                  const GenerateOptions& options) const {
-  generation::check_options(options);
+  generation::check_options(options, config().vocab_size);
   check_usage(!prompt.empty(), "[generate] the prompt has no tokens, expected at least one");
   Context context(*this);
   // Throws if an id is unknown.

@@ -107,18 +107,14 @@ GeneratedText::GeneratedText(const LanguageModel& model, const EngineRequest& re
     stops_ = options_.stop_at_end_of_text && !tokenizer.end_of_text_ends_lines();
     never_ = stops_ || tokenizer.end_of_text_ends_lines() ? -1 : end_of_text_;
   }
-  if (options_.repetition_penalty == 1) return;
-  seen_.resize(static_cast<size_t>(model.config().vocab_size));
   const size_t begins = request.prompt.front() == end_of_text_ ? 1 : 0;
-  for (const int32_t id : std::span(request.prompt).subspan(begins)) seen_[static_cast<size_t>(id)] = true;
+  penalties_.emplace(options_, std::span(request.prompt).subspan(begins));
 }
 
 void GeneratedText::draw(const Logits& logits) {
   check_logits(logits.row);
-  std::vector<float> changed;
-  if (!seen_.empty()) changed = penalized(logits.row, seen_, options_.repetition_penalty);
-  const int32_t token = sample_token(seen_.empty() ? logits.row : changed, options_, random_, tokens_.size(), never_);
-  if (!seen_.empty()) seen_[static_cast<size_t>(token)] = true;
+  const int32_t token = sample_token(penalties_->apply(logits.row), options_, random_, tokens_.size(), never_);
+  penalties_->add(token);
   tokens_.push_back(request_.logprobs ? logits.token(token, *request_.logprobs) : EngineToken{.id = token});
   last_draw_ = std::chrono::steady_clock::now();
   const bool wanted = !options_.on_token || options_.on_token(token);

@@ -14,6 +14,7 @@
 #include "alibi/engine.h"
 #include "alibi/tokenizer.h"
 #include "core/random.h"
+#include "generate/sampling.h"
 
 namespace alibi::generation {
 
@@ -91,9 +92,9 @@ class GeneratedText {
   const GenerateOptions& options_;
   int64_t sample_;
   core::Random random_;
+  std::optional<Penalties> penalties_;
   int32_t end_of_text_ = -1, never_ = -1;
   bool stops_ = false;      // at the end of text
-  std::vector<bool> seen_;  // tokens that the text contains; empty without a repetition penalty
 
   std::optional<IncrementalDecoder> decoder_;  // absent if the text consists of tokens only
   std::string text_;

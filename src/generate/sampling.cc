@@ -177,7 +177,7 @@ int32_t most_likely(std::span<const float> logits, int32_t banned) {
 
 }  // namespace
 
-void check_options(const GenerateOptions& options) {
+void check_options(const GenerateOptions& options, int vocab_size) {
   check_usage(options.max_tokens >= 0, "[generate] max_tokens is {}, expected at least 0", options.max_tokens);
   check_usage(std::isfinite(options.temperature) && options.temperature >= 0,
               "[generate] the temperature is {}, expected at least 0", options.temperature);
@@ -187,6 +187,15 @@ void check_options(const GenerateOptions& options) {
   check_usage(options.min_p >= 0 && options.min_p <= 1, "[generate] min_p is {}, expected 0 to 1", options.min_p);
   check_usage(std::isfinite(options.repetition_penalty) && options.repetition_penalty > 0,
               "[generate] repetition_penalty is {}, expected above 0", options.repetition_penalty);
+  for (const auto& [name, penalty] : {std::pair{"presence_penalty", options.presence_penalty},
+                                      std::pair{"frequency_penalty", options.frequency_penalty}}) {
+    check_usage(std::isfinite(penalty), "[generate] {} is {}, expected a finite number", name, penalty);
+  }
+  for (const auto& [id, bias] : options.logit_bias) {
+    check_usage(id >= 0 && id < vocab_size, "[generate] logit_bias has the token {}, expected 0 to {}", id,
+                vocab_size - 1);
+    check_usage(std::isfinite(bias), "[generate] logit_bias of token {} is {}, expected a finite number", id, bias);
+  }
   for (const std::string& stop : options.stop) {
     check_usage(!stop.empty(), "[generate] a stop string is empty, expected at least one byte");
   }
@@ -207,14 +216,31 @@ void check_logits(std::span<const float> logits) {
                   bad - logits.begin(), *bad));
 }
 
-std::vector<float> penalized(std::span<const float> logits, const std::vector<bool>& seen, double penalty) {
-  std::vector<float> result(logits.begin(), logits.end());
-  for (size_t i = 0; i < result.size(); ++i) {
-    if (!seen[i]) continue;
-    const auto logit = static_cast<double>(result[i]);
-    result[i] = static_cast<float>(logit > 0 ? logit / penalty : logit * penalty);
+Penalties::Penalties(const GenerateOptions& options, std::span<const int32_t> prompt)
+    : options_(options),
+      counts_tokens_(options.repetition_penalty != 1 || options.presence_penalty != 0 ||
+                     options.frequency_penalty != 0) {
+  if (options.repetition_penalty == 1) return;
+  for (const int32_t id : prompt) drawn_[id] = 0;
+}
+
+std::span<const float> Penalties::apply(std::span<const float> logits) {
+  if (drawn_.empty() && options_.logit_bias.empty()) return logits;
+  changed_.assign(logits.begin(), logits.end());
+  for (const auto& [id, bias] : options_.logit_bias) changed_[static_cast<size_t>(id)] += bias;
+  for (const auto& [id, count] : drawn_) {
+    float& changed = changed_[static_cast<size_t>(id)];
+    const double penalty = options_.repetition_penalty;
+    double logit = static_cast<double>(changed);
+    logit = logit > 0 ? logit / penalty : logit * penalty;
+    if (count > 0) logit -= options_.presence_penalty + static_cast<double>(count) * options_.frequency_penalty;
+    changed = static_cast<float>(logit);
   }
-  return result;
+  return changed_;
+}
+
+void Penalties::add(int32_t token) {
+  if (counts_tokens_) ++drawn_[token];
 }
 
 int32_t sample_token(std::span<const float> logits, const GenerateOptions& options, const core::Random& random,

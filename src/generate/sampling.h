@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
+#include <map>
 #include <span>
 #include <vector>
 
@@ -10,8 +12,8 @@
 
 namespace alibi::generation {
 
-/// Throws UsageError if an option is out of range.
-void check_options(const GenerateOptions& options);
+/// Throws UsageError if an option is out of range, or logit_bias has a token that the vocabulary does not have.
+void check_options(const GenerateOptions& options, int vocab_size = std::numeric_limits<int>::max());
 
 /// Throws NotFiniteError unless all logits are finite.
 void check_logits(std::span<const float> logits);
@@ -21,7 +23,22 @@ void check_logits(std::span<const float> logits);
 int32_t sample_token(std::span<const float> logits, const GenerateOptions& options, const core::Random& random,
                      uint64_t draw, int32_t banned);
 
-/// Returns the logits with the repetition penalty applied to the tokens that the text contains.
-std::vector<float> penalized(std::span<const float> logits, const std::vector<bool>& seen, double penalty);
+/// Changes the logits as the options' biases and penalties say, which depend on the tokens of the text.
+class Penalties {
+ public:
+  /// Keeps a reference to the options.
+  Penalties(const GenerateOptions& options, std::span<const int32_t> prompt);
+
+  /// Valid until the next call. Without biases and penalties these are the given logits.
+  std::span<const float> apply(std::span<const float> logits);
+  /// A token was drawn.
+  void add(int32_t token);
+
+ private:
+  const GenerateOptions& options_;
+  bool counts_tokens_;
+  std::map<int32_t, int64_t> drawn_;  // how often each token of the text was drawn; 0: it is in the prompt only
+  std::vector<float> changed_;
+};
 
 }  // namespace alibi::generation

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <ctime>
 #include <random>
+#include <system_error>
 #include <utility>
 
 namespace alibi::serve {
@@ -32,6 +34,18 @@ const char* finish_reason(GenerationEnd end) {
   return "";
 }
 
+/// Keeps the samples whose tokens have the highest mean log-probability, highest first.
+void keep_most_likely(std::vector<EngineSample>& samples, int64_t count) {
+  const auto mean = [](const EngineSample& sample) {
+    double sum = 0;
+    for (const EngineToken& token : sample.tokens) sum += static_cast<double>(token.logprob.value_or(0));
+    return sum / static_cast<double>(std::max<size_t>(sample.tokens.size(), 1));
+  };
+  std::stable_sort(samples.begin(), samples.end(),
+                   [&](const EngineSample& a, const EngineSample& b) { return mean(a) > mean(b); });
+  samples.resize(static_cast<size_t>(count));
+}
+
 void send_all(Responder& responder, const std::vector<OrderedJson>& events) {
   for (const OrderedJson& event : events) responder.event(to_text(event));
 }
@@ -56,16 +70,25 @@ CompletionParameters parameters_of(const Fields& fields, const ServedModel& mode
     if (stop.empty() || stop.size() > 1024) fields.fail("stop", "expected texts of 1 to 1024 bytes");
   }
   generate.stop_at_end_of_text = !fields.flag("ignore_eos", false);
-  all.n = fields.integer("n", 1, model.slots()).value_or(1);
+  all.n = all.best_of = fields.integer("n", 1, model.slots()).value_or(1);
+  all.priority = fields.integer("priority", std::numeric_limits<int64_t>::min()).value_or(0);
   all.stream = fields.flag("stream", false);
   if (const Json* options = fields.find("stream_options")) {
     all.usage_in_stream = Fields(*options, "stream_options").flag("include_usage", false);
   }
-  fields.expect("presence_penalty", {0});
-  fields.expect("frequency_penalty", {0});
+  generate.presence_penalty = fields.number("presence_penalty", -2, 2).value_or(0);
+  generate.frequency_penalty = fields.number("frequency_penalty", -2, 2).value_or(0);
   if (const Json* biases = fields.find("logit_bias")) {
-    const bool is_zero = std::all_of(biases->begin(), biases->end(), [](const Json& bias) { return bias == 0; });
-    if (!biases->is_object() || !is_zero) fields.fail("logit_bias", "only biases of 0 are supported");
+    const Fields of_tokens(*biases, "logit_bias");
+    for (const auto& [key, value] : biases->items()) {
+      int32_t id = -1;
+      const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
+      if (error != std::errc() || end != key.data() + key.size() || id < 0 || id >= model.model().config().vocab_size) {
+        fields.fail("logit_bias", fmt::format("expected tokens from 0 to {} as keys",
+                                              model.model().config().vocab_size - 1));
+      }
+      generate.logit_bias[id] = static_cast<float>(of_tokens.number(key, -100, 100).value_or(0));
+    }
   }
   return all;
 }
@@ -107,14 +130,16 @@ Completion::Completion(const ServedModel& model, std::shared_ptr<Responder> resp
                                             : "cmpl-",
                       random_bits())),
       created_(static_cast<int64_t>(std::time(nullptr))),
-      choices_(prompts_.size() * static_cast<size_t>(parameters_.n)),
+      choices_(prompts_.size() * static_cast<size_t>(parameters_.best_of)),
       results_(prompts_.size()) {}
 
 EngineRequest Completion::request_for(size_t prompt) {
   EngineRequest request{.prompt = prompts_[prompt].ids};
   request.options = parameters_.generate;
-  request.samples = parameters_.n;
+  request.samples = parameters_.best_of;
+  request.priority = parameters_.priority;
   request.logprobs = parameters_.logprobs;
+  if (parameters_.best_of > parameters_.n && !request.logprobs) request.logprobs = 0;
   if (parameters_.echo) request.prompt_logprobs = parameters_.logprobs;
   // The requests keep this object until their end.
   request.on_event = [self = shared_from_this(), prompt](const EngineEvent& event) { self->on_event(prompt, event); };
@@ -147,7 +172,7 @@ void Completion::submit() {
   responder_->begin_events();
   if (parameters_.response) send_all(*responder_, parameters_.response->begin(envelope(true)));
   for (size_t i = 0; i < choices_.size(); ++i) {
-    const size_t prompt = i / static_cast<size_t>(parameters_.n);
+    const size_t prompt = i / static_cast<size_t>(parameters_.best_of);
     if (parameters_.is_chat && !parameters_.response) {
       send(i, {{"delta", {{"role", "assistant"}, {"content", ""}}}, {"finish_reason", nullptr}});
     } else if (parameters_.echo) {
@@ -165,7 +190,7 @@ void Completion::on_event(size_t prompt, const EngineEvent& event) {
   const std::lock_guard lock(mutex_);
   if (answered_) return;
   step("event of the engine");  // what this function throws is what the request fails with
-  const size_t index = prompt * static_cast<size_t>(parameters_.n) + static_cast<size_t>(event.sample);
+  const size_t index = prompt * static_cast<size_t>(parameters_.best_of) + static_cast<size_t>(event.sample);
   Choice& choice = choices_[index];
   if (event.drawn) {
     const auto now = Clock::now();
@@ -220,6 +245,7 @@ void Completion::on_done(size_t prompt, const EngineResult* result, const std::e
     if (result == nullptr) std::rethrow_exception(why);
     if (result->cancelled) throw ApiError{503, "the request was cancelled", "", "cancelled"};
     results_[prompt] = *result;
+    if (parameters_.best_of > parameters_.n) keep_most_likely(results_[prompt].samples, parameters_.n);
     if (++ended_ < prompts_.size()) return;
     if (parameters_.stream && !parameters_.response) return finish();
     // This is the engine's thread, on which other requests wait.

@@ -28,6 +28,8 @@ struct CompletionPrompt {
 struct CompletionParameters {
   GenerateOptions generate = {};
   int64_t n = 1;
+  int64_t best_of = 1;  ///< texts that are drawn for each prompt, of which the answer has the n most likely ones
+  int64_t priority = 0;
   std::optional<int64_t> logprobs = {};
   bool echo = false, stream = false, usage_in_stream = false;
   bool is_chat = false;                         ///< also for /v1/responses

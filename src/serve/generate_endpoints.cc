@@ -53,7 +53,10 @@ void Api::completions(const HttpRequest& request, const Responding& responder) {
   parameters.generate.max_tokens = fields.integer("max_tokens", 0).value_or(16);
   parameters.logprobs = fields.integer("logprobs", 0, most_logprobs(model));
   parameters.echo = fields.flag("echo", false);
-  fields.expect("best_of", {parameters.n});
+  parameters.best_of = fields.integer("best_of", parameters.n, model.slots()).value_or(parameters.n);
+  if (parameters.stream && parameters.best_of > parameters.n) {
+    fields.fail("best_of", "which is not supported in a stream: the most likely text is known at the end");
+  }
   fields.expect("suffix", {""});
   if (parameters.stream && parameters.echo && parameters.logprobs) {
     fields.fail("stream", "which is not supported together with echo and logprobs");

@@ -118,6 +118,24 @@ class Padded(CliTest):
         self.succeeds("generate", self.padded, "--prompt", "the cat", *options)
         self.assertEqual(self.json_of("generated.json")["tokens"], 300)
 
+    def test_best_of_are_the_most_likely_texts(self):
+        plain = {"prompt": "the cat", "max_tokens": 9, "temperature": 2, "seed": 5, "ignore_eos": True}
+        all_choices = self.server.post("/v1/completions", {**plain, "n": 6, "logprobs": 0})["choices"]
+        texts = [choice["text"] for choice in sorted(all_choices, key=lambda one: -sum(one["logprobs"]["token_logprobs"]))]
+        best = self.server.post("/v1/completions", {**plain, "n": 2, "best_of": 6})
+        self.assertEqual([choice["text"] for choice in best["choices"]], texts[:2])
+        self.assertEqual([choice["index"] for choice in best["choices"]], [0, 1])
+        self.assertEqual(best["usage"]["completion_tokens"], 6 * 9)
+        answer = self.server.post("/v1/completions", {**plain, "best_of": 2, "stream": True}, 400)["error"]
+        self.assertIn("not supported in a stream", answer["message"])
+
+    def test_biases_and_penalties_change_the_text(self):
+        plain = {"prompt": "the cat", "max_tokens": 20, "temperature": 0, "ignore_eos": True}
+        self.assertEqual(self.complete(**plain, logit_bias={"101": 100})["text"], "e" * 20)
+        varied = self.complete(**plain, logit_bias={"101": 100}, frequency_penalty=2, priority=-1)["text"]
+        self.assertEqual(varied, "e" * 20)
+        self.assertLess(self.complete(**plain, frequency_penalty=2)["text"].count("e"), 20)
+
     def test_200_requests_of_every_shape_are_answered_once(self):
         shapes = itertools.product(
             ("the cat", [116, 260, 104], [256, 271], ["a", [258, 98, 271]]),
@@ -205,7 +223,10 @@ class Padded(CliTest):
         for field, value, mentions in (("logprobs", 1000, f"logprobs is 1000, expected an integer from 0 to {257 + PADDING}"),
                                        ("n", 9, "n is 9, expected an integer from 1 to 8"),
                                        ("seed", 2**63, f"seed is {2**63}, expected an integer of at most {2**63 - 1}"),
-                                       ("logit_bias", {"101": 1}, "only biases of 0"), ("logit_bias", [0], "only biases of 0"),
+                                       ("logit_bias", {"x": 1}, "expected tokens from 0 to"), ("logit_bias", [0], "expected an object"),
+                                       ("logit_bias", {"9999": 1}, "expected tokens from 0 to"),
+                                       ("presence_penalty", 3, "expected a number from -2 to 2"),
+                                       ("best_of", 9, "expected an integer from 1 to 8"),
                                        ("max_tokens", 2.5, "integer"), ("stop", "x" * 1025, "1 to 1024 bytes")):
             answer = self.server.post("/v1/completions", {**plain, field: value}, 400)["error"]
             self.assertIn(mentions, answer["message"])

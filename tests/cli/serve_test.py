@@ -324,7 +324,7 @@ class Serve(CliTest):
                              ("max_tokens", "a"), ("max_tokens", 1e300), ("temperature", -1), ("temperature", "hot"),
                              ("top_p", 0), ("top_p", 2), ("n", 0), ("n", 5), ("stop", ""), ("stop", [1]), ("stop", {}),
                              ("stream", 1), ("logprobs", -1), ("logprobs", True), ("echo", "yes"), ("seed", "x"),
-                             ("logit_bias", {"1": 2}), ("presence_penalty", 1), ("best_of", 7), ("suffix", "x"),
+                             ("logit_bias", {"1": 200}), ("presence_penalty", 9), ("best_of", 7), ("suffix", "x"),
                              ("max_tokens", 2**63)):
             self.is_error(self.complete(400, **{"prompt": "a", "max_tokens": 2, field: value}), "")
         self.is_error(self.complete(404, prompt="a", model="none"), "none", "model")

@@ -425,6 +425,27 @@ TEST(Engine, TheQueueIsBounded) {
   EXPECT_LE(accepted, 4);
 }
 
+TEST(Engine, RequestsWaitInTheOrderOfTheirPriorities) {
+  const LanguageModel model = small_model();
+  Engine engine(model, {.slots = 1});
+  EngineRequest endless{.prompt = tokens(5, 1)};
+  endless.options.max_tokens = std::numeric_limits<int64_t>::max() / 2;
+  const Engine::Handle first = engine.submit(endless);
+  std::vector<int> order;  // written on the engine's thread
+  std::vector<Engine::Handle> handles;
+  for (const int64_t priority : {5, 0, 0, -3, 5, 1}) {
+    EngineRequest request{.prompt = tokens(5, 1), .priority = priority};
+    request.options.max_tokens = 1;
+    request.on_done = [&order, number = std::ssize(handles)](const EngineResult*, const std::exception_ptr&) {
+      order.push_back(static_cast<int>(number));
+    };
+    handles.push_back(engine.submit(std::move(request)));
+  }
+  first.cancel();
+  for (const Engine::Handle& handle : handles) EXPECT_FALSE(handle.wait().cancelled);
+  EXPECT_EQ(order, (std::vector<int>{3, 1, 2, 5, 0, 4}));
+}
+
 TEST(Engine, ShortRequestsDoNotWaitForLongPrompts) {
   const LanguageModel model = small_model();
   Engine engine(model, {.slots = 4, .step_tokens = 40, .chunk_tokens = 32});

@@ -147,9 +147,24 @@ TEST(Sampling, DrawsFromALargeVocabularyInParallelWhatSortingGives) {
   EXPECT_EQ(sample_token(logits, {.temperature = 0}, core::Random(3), 0, 20'000), 39'000);
 }
 
-TEST(Sampling, RepetitionsArePenalizedOnEitherSideOfZero) {
-  const std::vector<float> logits{2.0f, -2.0f, 3.0f, -3.0f, 0.0f};
-  EXPECT_EQ(penalized(logits, {true, true, false, false, true}, 2), (std::vector<float>{1, -4, 3, -3, 0}));
+TEST(Sampling, PenaltiesDependOnTheTokensOfTheText) {
+  const std::vector<float> logits{2, -2, 3, -3, 0};
+  const auto changed = [&](const GenerateOptions& options, std::initializer_list<int32_t> drawn) {
+    const std::vector<int32_t> prompt{0, 1, 4};
+    Penalties penalties(options, prompt);
+    for (const int32_t token : drawn) penalties.add(token);
+    const std::span<const float> found = penalties.apply(logits);
+    return std::vector<float>(found.begin(), found.end());
+  };
+  EXPECT_EQ(changed({}, {2, 3}), logits);
+  EXPECT_EQ(changed({.repetition_penalty = 2}, {}), (std::vector<float>{1, -4, 3, -3, 0}));
+  EXPECT_EQ(changed({.repetition_penalty = 2}, {3, 3}), (std::vector<float>{1, -4, 3, -6, 0}));
+  EXPECT_EQ(changed({.presence_penalty = 0.5}, {2, 2, 1}), (std::vector<float>{2, -2.5, 2.5, -3, 0}));
+  EXPECT_EQ(changed({.frequency_penalty = 0.5}, {2, 2, 1}), (std::vector<float>{2, -2.5, 2, -3, 0}));
+  EXPECT_EQ(changed({.repetition_penalty = 2, .presence_penalty = 1, .frequency_penalty = -0.5}, {0, 0, 0, 3}),
+            (std::vector<float>{1.5, -4, 3, -6.5, 0}));
+  EXPECT_EQ(changed({.repetition_penalty = 2, .logit_bias = {{1, 4}, {3, -100}}}, {}),
+            (std::vector<float>{1, 1, 3, -103, 0}));
 }
 
 /// What temperature 0 gives when the whole text is computed for every token.
@@ -432,6 +447,10 @@ TEST(Generate, BadOptionsAreUsageErrors) {
   EXPECT_THROW(model.generate("x", {.max_tokens = -1}), UsageError);
   EXPECT_THROW(model.generate("x", {.min_p = 1.5}), UsageError);
   EXPECT_THROW(model.generate("x", {.repetition_penalty = 0}), UsageError);
+  EXPECT_THROW(model.generate("x", {.presence_penalty = NAN}), UsageError);
+  EXPECT_THROW(model.generate("x", {.logit_bias = {{-1, 1}}}), UsageError);
+  EXPECT_THROW(model.generate("x", {.logit_bias = {{model.config().vocab_size, 1}}}), UsageError);
+  EXPECT_THROW(model.generate("x", {.logit_bias = {{1, INFINITY}}}), UsageError);
   EXPECT_THROW(model.generate("x", {.stop = {""}}), UsageError);
 }
 

@@ -95,6 +95,11 @@ Case random_case(const LanguageModel& model, uint64_t seed) {
   options.min_p = random.below(3) == 0 ? 0.05 : 0;
   options.repetition_penalty = random.below(2) == 0 ? 1 : 1.7;
   options.stop_at_end_of_text = random.below(2) == 0;
+  if (seed % 3 == 0) {
+    options.presence_penalty = 0.7;
+    options.frequency_penalty = -0.2;
+    options.logit_bias = {{static_cast<int32_t>(seed % 300), 3}};
+  }
   // Stop strings of one to four bytes of the text: each token is a byte, or has no text.
   const std::string text = model.generate(one.prompt, options);
   for (int64_t i = text.empty() ? 0 : random.below(3); i > 0; --i) {

@@ -106,6 +106,11 @@ GenerateOptions generate_options(const nb::dict& given) {
   options.top_p = nb::cast<double>(given["top_p"]);
   options.min_p = nb::cast<double>(given["min_p"]);
   options.repetition_penalty = nb::cast<double>(given["repetition_penalty"]);
+  options.presence_penalty = nb::cast<double>(given["presence_penalty"]);
+  options.frequency_penalty = nb::cast<double>(given["frequency_penalty"]);
+  for (const auto [id, bias] : nb::cast<nb::dict>(given["logit_bias"])) {
+    options.logit_bias[nb::cast<int32_t>(id)] = nb::cast<float>(bias);
+  }
   options.seed = nb::cast<uint64_t>(given["seed"]);
   options.stop_at_end_of_text = nb::cast<bool>(given["stop_at_end_of_text"]);
   const nb::object stop = given["stop"];

@@ -150,17 +150,19 @@ void bind_engine(nb::module_& m) {
           "prefix_bytes"_a, "memory"_a.none(), "eviction_tolerance"_a.none(), "query_norm"_a.none())
       .def(
           "submit",
-          [](const EngineThread& engine, nb::handle ids, int64_t samples, std::optional<int64_t> logprobs,
-             std::optional<int64_t> prompt_logprobs, const nb::dict& options) {
+          [](const EngineThread& engine, nb::handle ids, int64_t samples, int64_t priority,
+             std::optional<int64_t> logprobs, std::optional<int64_t> prompt_logprobs, const nb::dict& options) {
             const Tensor read = ids_of(ids, "engine");
             const std::span<const int32_t> tokens = python::tokens_of(read);
             return std::make_unique<SubmittedRequest>(engine, EngineRequest{.prompt = {tokens.begin(), tokens.end()},
                                                                             .options = generate_options(options),
                                                                             .samples = samples,
+                                                                            .priority = priority,
                                                                             .logprobs = logprobs,
                                                                             .prompt_logprobs = prompt_logprobs});
           },
-          nb::keep_alive<0, 1>(), "ids"_a, "samples"_a, "logprobs"_a.none(), "prompt_logprobs"_a.none(), "options"_a)
+          nb::keep_alive<0, 1>(), "ids"_a, "samples"_a, "priority"_a, "logprobs"_a.none(),
+          "prompt_logprobs"_a.none(), "options"_a)
       .def("close", [](const EngineThread& engine) { engine.get().close(); })
       .def("stats", [](const EngineThread& engine) {
         const EngineStats stats = engine.get().stats();
