@@ -1,5 +1,7 @@
 #include "common.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -11,6 +13,7 @@
 #include "core/files.h"
 #include "core/isa.h"
 #include "formats/json.h"
+#include "model/position.h"
 #include "numbers.h"
 #include "places.h"
 #include "ranks.h"
@@ -142,17 +145,19 @@ void add_precision(Command& command, std::string& precision) {
 }
 
 void add_interpolation(Command& command, std::optional<Interpolation>& interpolation, const std::string& action) {
-  command.value("--interpolate", "X", action + "; dynamic selects X = length / training length, at least 1",
-                [&interpolation](const std::string& word) {
+  command.value("--interpolate", "X", action + "; dynamic selects X = length / training length; rotary: ntk:X or yarn:X",
+                [&interpolation](std::string word) {
                   Interpolation& given = interpolation.emplace();
+                  for (size_t i = 0; i < model::kRotaryScalings.size(); ++i) {
+                    const std::string prefix = fmt::format("{}:", model::kRotaryScalings[i]);
+                    if (!word.starts_with(prefix)) continue;
+                    given.rotary = static_cast<RotaryScaling>(i);
+                    word.erase(0, prefix.size());
+                    break;
+                  }
                   given.dynamic = word == "dynamic";
                   return given.dynamic ? "" : read_number(word, {.above = 0, .most = 1e6}, given.factor);
                 });
-}
-
-nlohmann::ordered_json interpolation_json(const Interpolation& interpolation) {
-  if (interpolation.dynamic) return "dynamic";
-  return interpolation.factor;
 }
 
 void ModelUse::add_to(Command& command) {

@@ -71,11 +71,10 @@ std::string vocab_default();
 void add_tokenizer(Command& command, TokenizerChoice& choice);
 /// Of training; for precision_from().
 void add_precision(Command& command, std::string& precision);
-/// "4", "dynamic" or nothing: how a model reads.
+/// "4", "dynamic", "yarn:4" or nothing: how a model reads.
 /// `action` says what is done with X.
 void add_interpolation(Command& command, std::optional<Interpolation>& interpolation,
                        const std::string& action = "ALiBi and rotary: divide positions by X");
-nlohmann::ordered_json interpolation_json(const Interpolation& interpolation);
 /// Options for using a trained model.
 struct ModelUse {
   std::optional<Interpolation> interpolation;  ///< absent: what the model's file asks for

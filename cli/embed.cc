@@ -28,6 +28,7 @@
 #include "formats/json_copy.h"
 #include "formats/safetensors.h"
 #include "formats/tensor_rows.h"
+#include "model/position.h"
 #include "places.h"
 #include "ranks.h"
 #include "stop_signals.h"
@@ -51,7 +52,7 @@ std::string identity_of(const EmbedCommand& options, const LanguageModel& model,
   std::string all = fmt::format("{} {} {} {} {} {} {} {} {} {} ", static_cast<int>(options.kind()), name_of(isa()),
                                 options.use.weights, options.pooling, options.embed.normalize, options.max_tokens,
                                 options.embed.batch_tokens, name_of(model.precision()),
-                                interpolation_json(model.interpolation()).dump(),
+                                model::interpolation_json(model.interpolation()).dump(),
                                 std::filesystem::weakly_canonical(options.model).string());
   const auto add_file = [&](const std::filesystem::path& path) {
     const auto changed = std::filesystem::last_write_time(path).time_since_epoch().count();
@@ -348,7 +349,7 @@ void run_embed(EmbedCommand options, const Command& command) {
                       {"width", width},
                       {"pooling", options.pooling},
                       {"normalize", options.embed.normalize},
-                      {"interpolate", interpolation_json(model.interpolation())},
+                      {"interpolate", model::interpolation_json(model.interpolation())},
                       {"precision", name_of(model.precision())},
                       {"out", options.out}});
 }

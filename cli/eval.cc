@@ -173,7 +173,7 @@ nlohmann::ordered_json results_json(const EvalCommand& options, const LanguageMo
   return {{"model", options.text.model},
           {"position", name_of(model.config().transformer.position)},
           {"train_length", model.config().train_length},
-          {"interpolate", interpolation_json(model.interpolation())},
+          {"interpolate", model::interpolation_json(model.interpolation())},
           {"precision", name_of(model.precision())},
           {"threads", threads()},
           {"bytes", bytes},

@@ -22,6 +22,7 @@
 #include "core/files.h"
 #include "core/format.h"
 #include "generate/sampling.h"
+#include "model/position.h"
 #include "places.h"
 #include "stop_signals.h"
 #include "text/documents.h"
@@ -241,7 +242,7 @@ void run_generate(GenerateCommand options) {
                {"frequency_penalty", options.generate.frequency_penalty},
                {"stop", options.generate.stop},
                {"stop_at_end_of_text", options.generate.stop_at_end_of_text},
-               {"interpolate", interpolation_json(model.interpolation())},
+               {"interpolate", model::interpolation_json(model.interpolation())},
                {"precision", name_of(model.precision())},
                {"seed", options.seed},
                {"seconds", seconds.count()},

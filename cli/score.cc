@@ -17,6 +17,7 @@
 #include "context_limits.h"
 #include "core/check.h"
 #include "core/files.h"
+#include "model/position.h"
 #include "text/lines.h"
 #include "text/text_encoding.h"
 #include "text/units.h"
@@ -141,7 +142,7 @@ void run_score(ScoreCommand options) {
   }
   if (isatty(STDERR_FILENO) == 1) fmt::print(stderr, "{}", describe_evicted(scorer.certificate()));
   options.write_json({{"model", options.model},
-                      {"interpolate", interpolation_json(model.interpolation())},
+                      {"interpolate", model::interpolation_json(model.interpolation())},
                       {"precision", name_of(model.precision())},
                       {"length", scorer.length()},
                       {"lines", all.lines},

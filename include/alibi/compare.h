@@ -32,7 +32,7 @@ struct CompareOptions {
                                  ///< length
   int64_t stride = 0;            ///< also evaluate with a window that slides by this number of tokens; 0 disables it
   bool one_pass = false;         ///< also evaluate in one pass, where each target sees all the text before it
-  std::optional<Interpolation> interpolation;  ///< if set, also evaluate alibi with flatter slopes
+  std::optional<Interpolation> interpolation;  ///< if set, also evaluate with scaled positions, where a method can
   /// Methods of `positions` whose models are also evaluated with a sliding window of their training length, without
   /// another training. Each is a method of its own in the results, such as "rotary, window 128".
   std::vector<Position> windowed;

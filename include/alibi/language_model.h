@@ -91,11 +91,12 @@ struct GenerateOptions {
 
 /// Position interpolation: positions are multiplied by training length / length, so that they have the range that they
 /// had in training. For ALiBi this multiplies the slopes (Al-Khateeb et al. 2023, arXiv 2310.13017), for rotary
-/// positions the angles (Chen et al. 2023, arXiv 2306.15595).
+/// positions the angles (Chen et al. 2023, arXiv 2306.15595), or they are scaled as `rotary` says.
 struct Interpolation {
   double factor = 1;     ///< positions are divided by it
   bool dynamic = false;  ///< divide positions by length of the text / `from` instead, if that is above 1
-  int64_t from = 0;      ///< dynamic: the length up to which positions stay as they are; 0: train_length
+  int64_t from = 0;      ///< the length up to which positions stay as they are (dynamic, yarn); 0: train_length
+  RotaryScaling rotary = RotaryScaling::linear;  ///< others than linear need rotary positions, and keep biases
 };
 
 class Context;  // alibi/context.h
@@ -172,8 +173,8 @@ class ALIBI_API LanguageModel {
   /// Sets the interpolation for all later use except training; it is not saved. With `dynamic` and a context, the
   /// length is that after the call, so results depend on the division of a text into calls; a context of a model with
   /// rotary positions refuses a second call, and the factor must not change while one is in use. Throws UsageError
-  /// unless the position method is ALiBi or rotary, if the factor is not positive, or if dynamic is set and the model
-  /// has no train_length.
+  /// unless the position method is rotary or, with RotaryScaling::linear, has a formula of the distance such as ALiBi,
+  /// if the factor is not positive, or if the model has no train_length, which dynamic and yarn need.
   void set_interpolation(const Interpolation& interpolation);
   const Interpolation& interpolation() const;
 

@@ -94,6 +94,13 @@ enum class SlopeTraining : uint8_t {
 /// Data type of weights, activations and matrix products in training. Master weights, gradients of weights, statistics,
 /// losses and the residual stream are always float32.
 enum class Precision : uint8_t { f32, bf16 };
+
+/// How rotary positions are changed for texts of s times the training length (Interpolation).
+enum class RotaryScaling : uint8_t {
+  linear,  ///< all angles are divided by s (Chen et al. 2023, arXiv 2306.15595)
+  ntk,     ///< the base is multiplied by s^(d / (d - 2)), d rotated dimensions (NTK-aware)
+  yarn,    ///< slow rotations are divided by s, fast ones kept, scores raised (Peng et al. 2023, arXiv 2309.00071)
+};
 /// The precision with the faster products on this CPU: bf16 with AMX, and with AVX512-BF16 if bfloat16 products are at
 /// least 1.2 times as fast as float32 products. This is timed once per process, in about two milliseconds.
 ALIBI_API Precision best_precision();

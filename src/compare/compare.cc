@@ -23,6 +23,7 @@
 #include "core/check.h"
 #include "core/files.h"
 #include "model/config_fields.h"
+#include "model/position.h"
 #include "report/html.h"
 #include "report/summarize.h"
 #include "text/corpus.h"
@@ -75,10 +76,7 @@ formats::OrderedJson identity_of(const CompareOptions& options, const TrainingDa
   identity["lengths"] = options.lengths;
   identity["stride"] = options.stride;
   identity["one_pass"] = options.one_pass;
-  if (const auto& interpolation = options.interpolation) {
-    identity["interpolation"] =
-        interpolation->dynamic ? formats::OrderedJson("dynamic") : formats::OrderedJson(interpolation->factor);
-  }
+  if (options.interpolation) identity["interpolation"] = model::interpolation_json(*options.interpolation);
   if (!options.windowed.empty()) identity["windowed"] = comparison::names_of(options.windowed);
   identity["tune_rates"] = options.tune_rates;
   identity["eval_tokens"] = options.eval_tokens;

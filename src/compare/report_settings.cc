@@ -12,6 +12,7 @@
 #include "formats/options.h"
 #include "model/config_fields.h"
 #include "model/parameters.h"
+#include "model/position.h"
 #include "train/batches.h"
 
 namespace alibi::comparison {
@@ -80,10 +81,12 @@ std::string evaluation_text(const CompareOptions& options, const HeldOutPlan& pl
   std::string windows = "non-overlapping windows";
   if (options.stride > 0) windows += fmt::format(", and windows that advance by {}", options.stride);
   if (const auto& interpolation = options.interpolation) {
-    windows += interpolation->dynamic
-                   ? ", methods whose bias has a formula also with distances multiplied by training length / length"
-                   : fmt::format(", methods whose bias has a formula also with distances divided by {:g}",
-                                 interpolation->factor);
+    const bool is_linear = interpolation->rotary == RotaryScaling::linear;
+    const std::string factor =
+        interpolation->dynamic ? "length / training length" : fmt::format("{:g}", interpolation->factor);
+    windows += is_linear ? fmt::format(", methods with a formula also with positions divided by {}", factor)
+                         : fmt::format(", rotary positions also scaled by {} ({})", factor,
+                                       model::kRotaryScalings[static_cast<size_t>(interpolation->rotary)]);
   }
   if (!options.windowed.empty()) {
     windows += fmt::format(", {} also with a sliding window of the training length", names_of(options.windowed));

@@ -281,9 +281,10 @@ std::vector<Run::Work> Run::works() const {
       works.push_back({&RunResults::sliding, length, options_.stride});
     }
   }
-  const bool flattens = options_.interpolation && model::Positions(model_.config().transformer).bias->interpolates();
+  const bool scales =
+      options_.interpolation && model::can_interpolate(model_.config().transformer, options_.interpolation->rotary);
   for (const int64_t length : options_.lengths) {
-    if (flattens && length > train_.train_length) works.push_back({&RunResults::interpolated, length, length});
+    if (scales && length > train_.train_length) works.push_back({&RunResults::interpolated, length, length});
   }
   const bool is_windowed =
       std::ranges::find(options_.windowed, position_from(results_.method)) != options_.windowed.end();

@@ -167,21 +167,23 @@ Tensor model::classify(const LanguageModel& model, const Tensor& states) {
 
 Tensor model::logits(const LanguageModel& model, const Tensor& states) { return core::state_of(model).logits(states); }
 
-float model::position_scale(const LanguageModel& model, int64_t length) {
-  const auto [factor, dynamic, from] = model.interpolation();
-  const double longer =
-      static_cast<double>(length) / static_cast<double>(from > 0 ? from : model.config().train_length);
-  return static_cast<float>(1 / (dynamic ? std::max(1.0, longer) : factor));
+model::PositionScale model::position_scale(const LanguageModel& model, int64_t length) {
+  const auto [factor, dynamic, from, rotary] = model.interpolation();
+  const int64_t trained = from > 0 ? from : model.config().train_length;
+  const double longer = static_cast<double>(length) / static_cast<double>(trained);
+  return {static_cast<float>(1 / (dynamic ? std::max(1.0, longer) : factor)), rotary, trained};
 }
 
 void LanguageModel::set_interpolation(const Interpolation& interpolation) {
+  const bool is_linear = interpolation.rotary == RotaryScaling::linear;
   const bool does_something = interpolation.dynamic || interpolation.factor != 1;
-  check_usage(!does_something || model::can_interpolate(config().transformer),
-              "[interpolation] the model has {} positions, expected alibi or rotary ones",
-              name_of(config().transformer.position));
+  check_usage(!does_something || model::can_interpolate(config().transformer, interpolation.rotary),
+              "[interpolation] the model has {} positions, expected {}", name_of(config().transformer.position),
+              is_linear ? "alibi, rotary or others with a formula that can be scaled" : "rotary ones");
   check_usage(interpolation.factor > 0 && std::isfinite(interpolation.factor),
               "[interpolation] the factor is {}, expected a number above 0", interpolation.factor);
-  check_usage(!interpolation.dynamic || config().train_length > 0 || interpolation.from > 0,
+  const bool needs_length = interpolation.dynamic || interpolation.rotary == RotaryScaling::yarn;
+  check_usage(!needs_length || config().train_length > 0 || interpolation.from > 0,
               "[interpolation] the model does not say what length it was trained at; give a factor");
   state_->interpolation = interpolation;
 }

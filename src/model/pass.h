@@ -14,6 +14,7 @@
 #include "core/memory.h"
 #include "core/random.h"
 #include "model/block.h"
+#include "model/position.h"
 
 namespace alibi::model {
 
@@ -77,7 +78,7 @@ struct Session {
   std::span<KvCache> inputs = {};  ///< with a short convolution, one for each layer: its inputs, a half as keys and a
                                    ///< half as values
   kernels::Eviction* eviction = nullptr;  ///< called after each layer's attention over a cache
-  float position_scale = 1;               ///< factor of ALiBi's distances or rotary's positions (Interpolation)
+  PositionScale position_scale = {};
   /// Options that the position method sets for attention: one for all layers, or one for each. Each pass sets them
   /// before its first layer.
   std::vector<AttentionOptions> biases = {};
@@ -125,7 +126,7 @@ struct Pass {
 };
 
 /// The scale of positions for the model's interpolation and a text of this number of tokens.
-float position_scale(const LanguageModel& model, int64_t length);
+PositionScale position_scale(const LanguageModel& model, int64_t length);
 
 /// The embeddings of ids [R], with those of their types unless null: y [R, C] float32, without positions.
 void embed_ids(const LanguageModel& model, const Tensor& ids, const Tensor* token_types, Tensor& y);

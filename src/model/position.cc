@@ -120,12 +120,22 @@ void model::Positions::declare(const VisitParameter& visit) const {
   bias->declare(with_stream);
 }
 
-bool model::can_interpolate(const TransformerConfig& config) {
+bool model::can_interpolate(const TransformerConfig& config, RotaryScaling rotary) {
   const Position& position = config.position;
+  if (rotary != RotaryScaling::linear) return !position.rotation.empty();
   const Positions positions(config);
   return position != Position::none && (position.input.empty() || positions.input->interpolates()) &&
          (position.rotation.empty() || positions.rotation->interpolates()) &&
          (position.bias.empty() || positions.bias->interpolates());
+}
+
+formats::OrderedJson model::interpolation_json(const Interpolation& interpolation) {
+  const std::string factor = interpolation.dynamic ? "dynamic" : fmt::format("{:g}", interpolation.factor);
+  if (interpolation.rotary != RotaryScaling::linear) {
+    return fmt::format("{}:{}", kRotaryScalings[static_cast<size_t>(interpolation.rotary)], factor);
+  }
+  if (interpolation.dynamic) return factor;
+  return interpolation.factor;
 }
 
 std::vector<std::vector<float>> model::slopes_of(const PositionBias& bias, const TransformerConfig& config) {

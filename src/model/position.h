@@ -2,13 +2,16 @@
 // independent choices of a model. src/model/positions has a file for each method.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <optional>
 #include <variant>
 #include <vector>
 
 #include "alibi/attention.h"
+#include "alibi/language_model.h"
 #include "alibi/transformer.h"
+#include "formats/json.h"
 #include "model/check_config.h"
 #include "model/config_fields.h"
 #include "model/parameters.h"
@@ -17,6 +20,15 @@
 // Dimension letters: B batch, T length, C d_model, H heads, K key/value heads, D head_dim.
 
 namespace alibi::model {
+
+/// How the positions of a pass are scaled (Interpolation). The defaults change nothing, as in training.
+struct PositionScale {
+  float scale = 1;  ///< factor of ALiBi's distances or rotary's positions
+  RotaryScaling rotary = RotaryScaling::linear;
+  int64_t trained = 0;  ///< yarn: the length that the model was trained at
+
+  float of_distances() const { return rotary == RotaryScaling::linear ? scale : 1; }
+};
 
 /// What all methods have. Each of the three classes below is also the choice "none", which changes nothing.
 class PositionPart {
@@ -62,8 +74,7 @@ class Rotation : public PositionPart {
  public:
   using PositionPart::PositionPart;
 
-  /// `scale` multiplies the positions; it is 1 in training.
-  virtual void rotate(Tensor& /*x*/, int64_t /*first*/, double /*scale*/) const {}
+  virtual void rotate(Tensor& /*x*/, int64_t /*first*/, const PositionScale&) const {}
   virtual void rotate_backward(Tensor& /*dx*/, int64_t /*first*/) const {}
 };
 
@@ -135,7 +146,10 @@ struct Positions {
 };
 
 /// Whether all parts of these positions, at least one, can be scaled.
-bool can_interpolate(const TransformerConfig& config);
+bool can_interpolate(const TransformerConfig& config, RotaryScaling rotary);
+/// Such as 4, "dynamic" or "yarn:4".
+formats::OrderedJson interpolation_json(const Interpolation& interpolation);
+constexpr std::array<const char*, 3> kRotaryScalings{"linear", "ntk", "yarn"};
 
 /// See Transformer::slopes().
 std::vector<std::vector<float>> slopes_of(const PositionBias& bias, const TransformerConfig& config);

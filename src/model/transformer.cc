@@ -28,7 +28,7 @@ std::vector<AttentionOptions> model::biases_of(const PositionBias& bias, const T
                                                const Session& session, int64_t tokens) {
   int64_t distances = std::max<int64_t>(1, session.position + tokens);
   if (config.attention.sliding_window > 0) distances = std::min(distances, config.attention.sliding_window);
-  std::vector<AttentionOptions> biases = bias.biases(distances, session.position_scale);
+  std::vector<AttentionOptions> biases = bias.biases(distances, session.position_scale.of_distances());
   for (AttentionOptions& options : biases) {
     options.causal = config.attention.causal;
     options.softmax_scale = static_cast<float>(config.attention.softmax_scale);

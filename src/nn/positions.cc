@@ -58,21 +58,20 @@ class Angles {
  public:
   static constexpr int64_t restart = 64;
 
-  /// scale multiplies the positions; it is negative for the inverse rotation.
-  Angles(int64_t half, double theta, double scale, int64_t first_position)
-      : frequency_(static_cast<size_t>(half)), turn_(frequency_.size()), now_(frequency_.size()) {
-    for (size_t i = 0; i < frequency_.size(); ++i) {
-      frequency_[i] = scale * std::pow(theta, -static_cast<double>(i) / static_cast<double>(half));
-      turn_[i] = {std::cos(frequency_[i]), std::sin(frequency_[i])};
-      const double angle = static_cast<double>(first_position) * frequency_[i];
+  Angles(const Frequencies& frequencies, int64_t first_position)
+      : magnitude_(frequencies.magnitude), turn_(frequencies.of_pairs.size()), now_(turn_.size()) {
+    for (size_t i = 0; i < turn_.size(); ++i) {
+      const double frequency = frequencies.of_pairs[i];
+      turn_[i] = {std::cos(frequency), std::sin(frequency)};
+      const double angle = static_cast<double>(first_position) * frequency;
       now_[i] = {std::cos(angle), std::sin(angle)};
     }
   }
 
   void write(float* cosines, float* sines) const {
     for (size_t i = 0; i < now_.size(); ++i) {
-      cosines[i] = static_cast<float>(now_[i].cosine);
-      sines[i] = static_cast<float>(now_[i].sine);
+      cosines[i] = static_cast<float>(magnitude_ * now_[i].cosine);
+      sines[i] = static_cast<float>(magnitude_ * now_[i].sine);
     }
   }
 
@@ -87,7 +86,7 @@ class Angles {
   struct Point {
     double cosine, sine;
   };
-  std::vector<double> frequency_;
+  double magnitude_;
   std::vector<Point> turn_, now_;
 };
 
@@ -100,18 +99,20 @@ void check_heads(const char* operation, const char* name, const Tensor& tensor) 
         name, to_string(tensor.strides()));
 }
 
-void rotate(const char* operation, const Tensor& x, int64_t position_offset, float theta, double scale, Tensor& y) {
+void rotate(const char* operation, const Tensor& x, int64_t position_offset, const Frequencies& frequencies,
+            Tensor& y) {
   check_heads(operation, "x", x);
   check_heads(operation, "y", y);
   check(x.shape() == y.shape() && x.dtype() == y.dtype(), "[{}] x is {} {}, y is {} {}, expected the same", operation,
         name_of(x.dtype()), to_string(x.shape()), name_of(y.dtype()), to_string(y.shape()));
-  check(theta > 0, "[{}] theta is {}, expected a positive number", operation, theta);
   const int64_t batch = x.size(0), length = x.size(1), heads = x.size(2), half = x.size(3) / 2;
+  check(std::ssize(frequencies.of_pairs) == half, "[{}] there are {} frequencies, expected {}", operation,
+        frequencies.of_pairs.size(), half);
   const auto bytes = static_cast<int64_t>(size_of(x.dtype()));
   core::prepare_dispatch();
   const auto kernel = HWY_DYNAMIC_DISPATCH(rotate_heads);
   core::parallel_ranges(length, Angles::restart, [&](int64_t begin, int64_t end) {
-    Angles angles(half, theta, scale, position_offset + begin);
+    Angles angles(frequencies, position_offset + begin);
     std::vector<float> cosines(static_cast<size_t>(half)), sines(cosines.size());
     for (int64_t row = begin; row < end; ++row, angles.advance()) {
       angles.write(cosines.data(), sines.data());
@@ -135,12 +136,28 @@ Rows checked_rows(const char* operation, const Tensor& x, const Tensor& table) {
 
 }  // namespace
 
+Frequencies rotary_frequencies(int64_t head_dim, double theta, double scale) {
+  check(theta > 0, "[rotary] theta is {}, expected a positive number", theta);
+  const int64_t half = head_dim / 2;
+  Frequencies found{.of_pairs = std::vector<double>(static_cast<size_t>(half))};
+  for (size_t i = 0; i < found.of_pairs.size(); ++i) {
+    found.of_pairs[i] = scale * std::pow(theta, -static_cast<double>(i) / static_cast<double>(half));
+  }
+  return found;
+}
+
+void rotary(const Tensor& x, int64_t position_offset, const Frequencies& frequencies, Tensor& y) {
+  rotate("rotary", x, position_offset, frequencies, y);
+}
+
 void rotary(const Tensor& x, int64_t position_offset, float theta, Tensor& y, double scale) {
-  rotate("rotary", x, position_offset, theta, scale, y);
+  check_heads("rotary", "x", x);
+  rotate("rotary", x, position_offset, rotary_frequencies(x.size(3), static_cast<double>(theta), scale), y);
 }
 
 void rotary_backward(const Tensor& dy, int64_t position_offset, float theta, Tensor& dx) {
-  rotate("rotary_backward", dy, position_offset, theta, -1, dx);
+  check_heads("rotary_backward", "dy", dy);
+  rotate("rotary_backward", dy, position_offset, rotary_frequencies(dy.size(3), static_cast<double>(theta), -1), dx);
 }
 
 void sinusoids(Tensor& table) {

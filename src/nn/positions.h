@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "alibi/tensor.h"
 
@@ -18,9 +19,20 @@ void add_positions_backward(const Tensor& dy, Tensor& dtable);
 
 // Rotary position embedding (RoFormer, Su et al. 2021, arXiv 2104.09864, section 3.2).
 
+struct Frequencies {
+  std::vector<double> of_pairs;  ///< [head_dim / 2]: angle of each pair of elements from one position to the next
+  double magnitude = 1;
+};
+
+/// scale * theta^(-2i / head_dim)
+Frequencies rotary_frequencies(int64_t head_dim, double theta, double scale = 1);
+
 /// x, y [batch, length, heads, head_dim], any strides with a unit inner stride; y may be x. Row i has position
 /// position_offset + i. All of head_dim is rotated, with the half-split pairing of GPT-NeoX and LLaMA: the elements (i,
-/// i + head_dim / 2) are rotated by position * scale * theta^(-2i / head_dim). Angles are computed in float64.
+/// i + head_dim / 2) are rotated by position * frequency i and multiplied by the magnitude. Angles are computed in
+/// float64.
+void rotary(const Tensor& x, int64_t position_offset, const Frequencies& frequencies, Tensor& y);
+/// With the frequencies scale * theta^(-2i / head_dim).
 void rotary(const Tensor& x, int64_t position_offset, float theta, Tensor& y, double scale = 1);
 /// The inverse rotation, which is the transpose; dx may be dy.
 void rotary_backward(const Tensor& dy, int64_t position_offset, float theta, Tensor& dx);

@@ -221,7 +221,7 @@ std::vector<WayToRead> ways_to_read(const CompareResults& results) {
     if (!method.sliding.empty()) stride = method.sliding.back().stride;
   }
   add(fmt::format("windows of {}, stride {}", longest, stride), last(&RunResults::sliding));
-  add(fmt::format("{}, flatter slopes", longest), last(&RunResults::interpolated));
+  add(fmt::format("{}, scaled positions", longest), last(&RunResults::interpolated));
   add("in one pass", last(&RunResults::streaming));
   if (ways.size() == windows) ways.clear();
   return ways;

@@ -375,9 +375,9 @@ TrainResult training::train_over(ranks::Group* group, LanguageModel& model, std:
               options.eval_steps);
   check_usage(!run.folder.empty() || (!run.resume && options.patience == 0),
               "[train] resuming and keeping the best weights need a folder; give one");
-  const auto& [factor, dynamic, from] = model.interpolation();
-  const int64_t unchanged = from > 0 ? from : model.config().train_length;
-  check_usage(!dynamic || options.train_length <= unchanged,
+  const Interpolation& interpolation = model.interpolation();
+  const int64_t unchanged = interpolation.from > 0 ? interpolation.from : model.config().train_length;
+  check_usage(!interpolation.dynamic || options.train_length <= unchanged,
               "[train] the training length is {}, expected at most {}, because the model interpolates the positions "
               "of longer texts, which training does not do",
               options.train_length, unchanged);

@@ -210,7 +210,8 @@ class Streaming(CliTest):
             arguments = (self.valid,) if command == "score" else ("--max-tokens", 40)
             usual = self.succeeds(command, self.model, *arguments)
             self.assertNotEqual(usual, self.succeeds(command, self.model, *arguments, "--interpolate", "8"), command)
-        for wrong in ("0", "-2", "often", "inf"):
+        self.fails(2, "expected rotary ones", "eval", self.model, self.valid, "--interpolate", "yarn:4")
+        for wrong in ("0", "-2", "often", "inf", "ntk", "yarn:", "ntk:0", "other:2"):
             self.fails(2, "--interpolate", "eval", self.model, self.valid, "--interpolate", wrong)
 
     def test_precision(self):

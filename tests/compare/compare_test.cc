@@ -259,7 +259,7 @@ TEST(Compare, OnePassAndFlatterSlopesStandBesideWindows) {
   const std::string table = report::comparison_text(results), page = core::read_file(options.out / "report.html");
   for (const std::string* text : {&table, &page}) {
     EXPECT_NE(text->find("in one pass"), std::string::npos);
-    EXPECT_NE(text->find("flatter slopes"), std::string::npos);
+    EXPECT_NE(text->find("scaled positions"), std::string::npos);
     EXPECT_NE(text->find("learned positions end at"), std::string::npos);
   }
   // The model read it as evaluate_stream() does, with the slopes that it was trained with.

@@ -113,6 +113,28 @@ TEST(Interpolation, OfRotaryPositionsDividesThem) {
   EXPECT_TRUE(test::same_bits(model.logits(ids), plain));
 }
 
+TEST(Interpolation, OfRotaryPositionsMayDifferByDimension) {
+  LanguageModel model(with_position(interpolated_config(), position_from("rotary+alibi"), kTrained), 3);
+  const Tensor ids = ids_of(2 * kTrained), plain = model.logits(ids);
+  model.set_interpolation({.factor = 2});
+  const Tensor divided = model.logits(ids);
+  for (const RotaryScaling rotary : {RotaryScaling::ntk, RotaryScaling::yarn}) {
+    model.set_interpolation({.factor = 2, .rotary = rotary});
+    const Tensor scaled = model.logits(ids);
+    EXPECT_FALSE(test::max_abs_diff(scaled, plain) <= 1e-3);
+    EXPECT_FALSE(test::max_abs_diff(scaled, divided) <= 1e-3);
+    Context context(model);
+    for (int64_t at = 0; at + 1 < 2 * kTrained; ++at) model.hidden(ids.slice(1, at, at + 1).clone(), context);
+    const Tensor last_id = ids.slice(1, 2 * kTrained - 1, 2 * kTrained).clone();
+    EXPECT_TRUE(test::max_abs_diff(model.next_logits(last_id, context), model.next_logits(ids)) <= 1e-4);
+    model.set_interpolation({.dynamic = true, .rotary = rotary});
+    EXPECT_TRUE(test::same_bits(model.logits(ids), scaled));
+  }
+  LanguageModel alibi(interpolated_config(), 3);
+  test::expect_error<UsageError>([&] { alibi.set_interpolation({.factor = 2, .rotary = RotaryScaling::ntk}); },
+                                 "expected rotary ones");
+}
+
 TEST(Interpolation, IsOfReadingNotOfTrainingOrTheSavedModel) {
   LanguageModel model(interpolated_config(), 3), other(interpolated_config(), 3);
   model.set_interpolation({.factor = 4});

@@ -1,6 +1,8 @@
 // Rotary positions (Su et al. 2021): the queries and keys of every layer are rotated by angles proportional to their
 // positions, so that scores depend on the distance. They rotate all of head_dim, or its first part, as in GPT-NeoX.
+#include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "model/field_table.h"
 #include "model/position.h"
@@ -29,9 +31,10 @@ class Rotary : public Rotation {
                                  attention.clip_qkv, fields.name("qk_norm")));
   }
   bool interpolates() const override { return true; }
-  void rotate(Tensor& x, int64_t first, double scale) const override {
+  void rotate(Tensor& x, int64_t first, const PositionScale& scale) const override {
     Tensor part = x.slice(3, 0, rotated());
-    nn::rotary(part, first, theta(), part, scale);
+    const nn::Frequencies frequencies = frequencies_for(scale);
+    nn::rotary(part, first, frequencies, part);
   }
   void rotate_backward(Tensor& dx, int64_t first) const override {
     Tensor part = dx.slice(3, 0, rotated());
@@ -42,6 +45,29 @@ class Rotary : public Rotation {
   double factor() const { return kPartialRotaryFactor.of(config_); }
   double share() const { return factor() * static_cast<double>(config_.head_dim()); }
   int64_t rotated() const { return std::llround(share()); }
+  /// The formulas of ntk and yarn are those of transformers (modeling_rope_utils.py) and of YaRN's authors.
+  nn::Frequencies frequencies_for(const PositionScale& position) const {
+    const auto scale = static_cast<double>(position.scale), dim = static_cast<double>(rotated());
+    const auto theta = static_cast<double>(this->theta());
+    if (position.rotary == RotaryScaling::linear || scale >= 1) return nn::rotary_frequencies(rotated(), theta, scale);
+    if (position.rotary == RotaryScaling::ntk) {
+      return nn::rotary_frequencies(rotated(), theta * std::pow(scale, -dim / (dim - 2)));
+    }
+    nn::Frequencies found = nn::rotary_frequencies(rotated(), theta);
+    // The dimension that turns this often within the training length.
+    const auto dimension = [&](double turns) {
+      const double wavelength = static_cast<double>(position.trained) / turns;
+      return dim * std::log(wavelength / (2 * std::numbers::pi)) / (2 * std::log(theta));
+    };
+    const double first = std::max(std::floor(dimension(32)), 0.0);
+    const double last = std::max(std::min(std::ceil(dimension(1)), dim - 1), first + 0.001);
+    for (size_t i = 0; i < found.of_pairs.size(); ++i) {
+      const double share = std::clamp((static_cast<double>(i) - first) / (last - first), 0.0, 1.0);
+      found.of_pairs[i] *= share * scale + (1 - share);
+    }
+    found.magnitude = 1 - 0.1 * std::log(scale);
+    return found;
+  }
   float theta() const { return static_cast<float>(config_.attention.rotary_theta); }
 };
 
