@@ -30,7 +30,8 @@ Isa processor::detect() {
                       __builtin_cpu_supports("avx512cd");
   if (!avx512) return Isa::avx2;
   if (amx_emulated) return Isa::amx;
-  if (!cpuid_7(1, 'a', 5)) return Isa::avx512;
+  const bool avx512_bf16 = cpuid_7(1, 'a', 5), avx512_vbmi = cpuid_7(0, 'c', 1);
+  if (!avx512_bf16 || !avx512_vbmi) return Isa::avx512;
   const bool amx_tile = cpuid_7(0, 'd', 24);
   const bool amx_bf16 = cpuid_7(0, 'd', 22);
   return amx_tile && amx_bf16 && system::request_amx() ? Isa::amx : Isa::avx512_bf16;

@@ -296,6 +296,7 @@ class Backward {
     products_.multiply(Start::rows(delta), {values, block_halves, douts, block_halves, steps_}, dweights_);
     PairScalars scalars = {.factor = head.plan.factor,
                            .base = ramp.base,
+                           .gates = ramp.gates,
                            .log_sums = log_sums_ + query * block_rows,
                            .minus_delta = delta,
                            .key = key,

@@ -99,6 +99,7 @@ struct PairTiles {
 struct PairScalars {
   float factor = 0;                    ///< factor of the scores
   float base = 0;                      ///< added to the scores
+  BlockGates gates = {};               ///< added to the scores
   const float* log_sums = nullptr;     ///< [32], log2
   const float* minus_delta = nullptr;  ///< [32]
   BlockDropout dropout = {};
@@ -127,8 +128,9 @@ ALIBI_AMX_INLINE void differentiate(const float* scores, const float* dweights, 
                                     const PairTiles& to, DiagonalSums* sums) {
   const __m512 scale = _mm512_set1_ps(pair.factor);
   const __m512 base = _mm512_set1_ps(pair.base);
-  const __m512 low = _mm512_sub_ps(base, _mm512_load_ps(pair.log_sums));
-  const __m512 high = _mm512_sub_ps(base, _mm512_load_ps(pair.log_sums + vector_floats));
+  const Lanes log_sums = load_lanes(pair.log_sums);
+  const Lanes addend =
+      with_queries({_mm512_sub_ps(base, log_sums.low), _mm512_sub_ps(base, log_sums.high)}, pair.gates);
   __m512 total_low = _mm512_setzero_ps(), total_high = _mm512_setzero_ps();
   alignas(64) float of_keys[gated ? block_rows * vector_floats : 1];
   for (int64_t i = 0; i < block_pairs; ++i) {
@@ -141,6 +143,11 @@ ALIBI_AMX_INLINE void differentiate(const float* scores, const float* dweights, 
     for (int64_t odd = 0; odd < 2; ++odd) {
       const int64_t row = 2 * i + odd;
       const int64_t at = row / 16 * 2 * tile_floats + row % 16 * 16;
+      __m512 low = addend.low, high = addend.high;
+      if (pair.gates.keys != nullptr) {
+        low = with_key<true>(low, pair.gates, row);
+        high = with_key<true>(high, pair.gates, row);
+      }
       __m512 p_low = exp2_of(_mm512_fmadd_ps(_mm512_load_ps(scores + at), scale, low));
       __m512 p_high = exp2_of(_mm512_fmadd_ps(_mm512_load_ps(scores + at + tile_floats), scale, high));
       __m512 dp_low = _mm512_load_ps(dweights + at), dp_high = _mm512_load_ps(dweights + at + tile_floats);

@@ -5,6 +5,9 @@
 //
 // If scale * |q| * max |k| is small, as it is in trained models, the softmax needs no running maximum: its reference is
 // 0 and nothing can overflow. Otherwise it is the online softmax (Milakov & Gimelshein 2018), item by item.
+//
+// Weights are rounded to bfloat16 in any case. If no running maximum and no log-sum-exp is needed, they are computed to
+// that precision only.
 #include <cmath>
 #include <numbers>
 
@@ -48,8 +51,9 @@ struct QueryState {
 
 class Forward {
  public:
-  Forward(const Problem& problem, const ForwardTask& task, const PackedKeys& keys)
+  Forward(const Problem& problem, const ForwardTask& task, const PackedKeys& keys, bool has_state)
       : problem_(problem),
+        has_state_(has_state),
         sequence_(problem.sequences[task.sequence]),
         plan_(problem, task.sequence, task.head),
         keys_(keys.view(task.sequence, task.head / problem.group())),
@@ -213,13 +217,12 @@ class Forward {
   }
 
   void visit(QueryState& q, const Range& item) {
-    const __m512 factor = _mm512_set1_ps(plan_.factor);
     const Lanes zero = {_mm512_setzero_ps(), _mm512_setzero_ps()};
     Sums sums = {zero, zero};
     if (q.safe) {
-      visit_safely(q, item, factor, sums);
+      visit_safely(q, item, sums);
     } else {
-      visit_online(q, item, factor, sums);
+      visit_online(q, item, sums);
     }
     const bool first = q.right - q.left == item.end - item.begin;
     add_lanes(q.sum, sums.exact);
@@ -227,45 +230,67 @@ class Forward {
     add_values(q, item, first);
   }
 
-  /// Computes the scores of a key block. Returns a number that must be added to them.
-  float make_scores(const QueryState& q, int64_t block, float* scores) {
+  /// Computes the scores of a key block. Returns what must be added to them.
+  Ramp make_scores(const QueryState& q, int64_t block, float* scores) {
     const Ramp ramp = ramps_.at(block, q.position);
     const uint16_t* keys = keys_.rows + (block - keys_.first) * steps_ * block_halves;
     products_.multiply(ramp.start(), {keys, block_halves, q.queries, block_halves, steps_}, scores);
-    return ramp.base;
+    return ramp;
+  }
+
+  BlockDropout dropout_of(const QueryState& q, int64_t block) const {
+    return {q.draws, pair_draws_ + block * block_pairs, DropoutMask::threshold(problem_.dropout)};
   }
 
   /// Computes the weights of a key block; `number` is its index in the item.
-  void weigh(const QueryState& q, int64_t block, int64_t number, const float* scores, __m512 factor,
-             const Lanes& addend, Sums& sums) {
+  template <bool drops, bool gated>
+  void weigh(const QueryState& q, int64_t block, int64_t number, const float* scores, const Lanes& addend,
+             const BlockGates& gates, Sums& sums) {
+    BlockDropout dropout;
+    if (drops) {
+      dropout = {q.draws, pair_draws_ + block * block_pairs, DropoutMask::threshold(problem_.dropout)};
+    }
     uint16_t* weights = weights_ + number * block_halves;
-    if (problem_.dropout > 0) {
-      const BlockDropout dropout = {q.draws, pair_draws_ + block * block_pairs,
-                                    DropoutMask::threshold(problem_.dropout)};
-      make_weights<true>(scores, factor, addend, dropout, weights, sums);
+    if (is_rough(q)) {
+      make_rounded_weights<drops, gated>(scores, plan_.factor, addend, gates, dropout, weights, sums.rounded);
     } else {
-      make_weights<false>(scores, factor, addend, {}, weights, sums);
+      make_weights<drops, gated>(scores, _mm512_set1_ps(plan_.factor), addend, gates, dropout, weights, sums);
     }
   }
+  void weigh(const QueryState& q, int64_t block, int64_t number, const float* scores, const Lanes& addend,
+             const BlockGates& gates, Sums& sums) {
+    const bool drops = problem_.dropout > 0, gated = gates.keys != nullptr;
+    const auto call = drops ? (gated ? &Forward::weigh<true, true> : &Forward::weigh<true, false>)
+                            : (gated ? &Forward::weigh<false, true> : &Forward::weigh<false, false>);
+    (this->*call)(q, block, number, scores, addend, gates, sums);
+  }
+  /// Whether weights are computed to the precision of bfloat16.
+  bool is_rough(const QueryState& q) const { return q.safe && !has_state_; }
 
-  /// Computes weights relative to a score of 0.
-  void visit_safely(const QueryState& q, const Range& item, __m512 factor, Sums& sums) {
+  /// Computes weights relative to a score of 0. The scores of the next block do not wait for them.
+  void visit_safely(const QueryState& q, const Range& item, Sums& sums) {
+    Ramp ramp = make_scores(q, item.begin, scores_);
     for (int64_t b = 0; b < item.end - item.begin; ++b) {
-      float* scores = scores_ + b % 2 * block_floats;
-      const __m512 base = _mm512_set1_ps(make_scores(q, item.begin + b, scores));
-      weigh(q, item.begin + b, b, scores, factor, {base, base}, sums);
+      const int64_t block = item.begin + b;
+      const __m512 base = _mm512_set1_ps(ramp.base);
+      const BlockGates gates = ramp.gates;
+      if (block + 1 < item.end) ramp = make_scores(q, block + 1, scores_ + (b + 1) % 2 * block_floats);
+      weigh(q, block, b, scores_ + b % 2 * block_floats, {base, base}, gates, sums);
     }
+    if (is_rough(q)) sums.exact = times(sums.rounded, _mm512_set1_ps(1 - 0x1p-7f));  // at most the exact sum
   }
 
   /// Computes weights relative to a running maximum. This needs the scores of the whole item first.
-  void visit_online(QueryState& q, const Range& item, __m512 factor, Sums& sums) {
-    float bases[item_blocks];
+  void visit_online(QueryState& q, const Range& item, Sums& sums) {
+    const __m512 factor = _mm512_set1_ps(plan_.factor);
+    Ramp ramps[item_blocks];
     const Lanes before = load_lanes(q.max);
     Lanes max = before;
     for (int64_t b = item.begin; b < item.end; ++b) {
       float* scores = scores_ + (b - item.begin) * block_floats;
-      bases[b - item.begin] = make_scores(q, b, scores);
-      take_maximum(scores, factor, _mm512_set1_ps(bases[b - item.begin]), max);
+      const Ramp ramp = ramps[b - item.begin] = make_scores(q, b, scores);
+      const auto take = ramp.gates.keys != nullptr ? take_maximum<true> : take_maximum<false>;
+      take(scores, factor, _mm512_set1_ps(ramp.base), ramp.gates, max);
     }
     store_lanes(q.max, max);
     const bool first = q.right - q.left == item.end - item.begin;
@@ -276,9 +301,9 @@ class Forward {
       if (!first) rescale(q, by);
     }
     for (int64_t b = 0; b < item.end - item.begin; ++b) {
-      const __m512 base = _mm512_set1_ps(bases[b]);
+      const __m512 base = _mm512_set1_ps(ramps[b].base);
       const Lanes addend = {_mm512_sub_ps(base, max.low), _mm512_sub_ps(base, max.high)};
-      weigh(q, item.begin + b, b, scores_ + b * block_floats, factor, addend, sums);
+      weigh(q, item.begin + b, b, scores_ + b * block_floats, addend, ramps[b].gates, sums);
     }
   }
 
@@ -307,6 +332,7 @@ class Forward {
 
   const BlockProducts products_;
   const Problem& problem_;
+  const bool has_state_;
   const Sequence& sequence_;
   HeadPlan plan_;
   KeyView keys_;
@@ -333,7 +359,7 @@ AttentionStats forward_task(const Problem& problem, const ForwardTask& task, con
                             const BlockIndex& index, AttentionState* state) {
   const FlushDenormals flush;
   AttentionStats stats;
-  Forward forward(problem, task, keys);
+  Forward forward(problem, task, keys, state != nullptr);
   forward.run(stats);
   forward.finish(index, state);
   return stats;

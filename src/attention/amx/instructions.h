@@ -1,6 +1,7 @@
-// The instructions that only CPUs with AMX have. Code between ALIBI_AMX_BEGIN and ALIBI_AMX_END is compiled for such
-// CPUs. The build option ALIBI_EMULATE_AMX replaces the instructions by AVX-512 code, so that the kernels can be tested
-// on machines without AMX and by sanitizers, which do not see the memory accesses of the real instructions.
+// The instructions that only CPUs with AMX, or with AVX512-BF16 and AVX512-VBMI, have. Code between ALIBI_AMX_BEGIN and
+// ALIBI_AMX_END is compiled for such CPUs. The build option ALIBI_EMULATE_AMX replaces the instructions by AVX-512
+// code, so that the kernels can be tested on machines without AMX and by sanitizers, which do not see the memory
+// accesses of the real instructions.
 #pragma once
 
 // g++ 12 warns about undefined operands in its own header (GCC bug 105593).
@@ -20,7 +21,7 @@
 #if defined(ALIBI_EMULATE_AMX)
 #define ALIBI_AMX_TARGETS ALIBI_AVX512_TARGETS
 #else
-#define ALIBI_AMX_TARGETS ALIBI_AVX512_TARGETS ",avx512bf16,amx-tile,amx-bf16"
+#define ALIBI_AMX_TARGETS ALIBI_AVX512_TARGETS ",avx512bf16,avx512vbmi,amx-tile,amx-bf16"
 #endif
 #define ALIBI_AMX_PRAGMA(text) _Pragma(#text)
 #if defined(__clang__)
@@ -81,6 +82,10 @@ ALIBI_AMX_INLINE void multiply_tiles() {
 /// sum + a b, where each lane adds the products of two neighbouring elements.
 ALIBI_AMX_INLINE __m512 add_pair_products(__m512 sum, __m512i a, __m512i b) {
   return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b);
+}
+/// For each 16-bit index, the number of the table's 64 bytes that its lowest six bits name.
+ALIBI_AMX_INLINE __m512i look_up(__m512i table, __m512i indices) {
+  return _mm512_maskz_permutexvar_epi8(0x5555555555555555, indices, table);
 }
 /// Rounds to bfloat16, to nearest even.
 ALIBI_AMX_INLINE __m256i to_bfloat16(__m512 values) { return (__m256i)_mm512_cvtneps_pbh(values); }

@@ -11,6 +11,7 @@
 #include <numbers>
 
 #include "attention/amx/plan.h"
+#include "attention/amx/softmax.h"
 #include "attention/amx/tiles.h"
 
 ALIBI_AMX_BEGIN
@@ -24,7 +25,8 @@ struct Ramp {
   };
   Form form = Form::constant;
   const float* values = nullptr;
-  float base = 0;  ///< added to the scores
+  float base = 0;         ///< added to the scores
+  BlockGates gates = {};  ///< added to the scores, if they are not in the tiles
 
   /// The bias, to which a product is added.
   Start start() const {
@@ -50,10 +52,10 @@ inline void gate_sums(const HeadDecay& decay, int64_t from, int64_t first, float
 }
 
 /// The ramps of one head: for keys before the queries, for keys after them, the most recent special one, and the most
-/// recent one with gates.
+/// recent ones with gates.
 class Ramps {
  public:
-  static constexpr int64_t floats = 4 * block_floats + 2 * block_rows;
+  static constexpr int64_t floats = 4 * block_floats + (3 + item_blocks) * block_rows;
 
   Ramps(const HeadPlan& plan, float* memory)
       : plan_(plan),
@@ -62,6 +64,8 @@ class Ramps {
         special_(memory + 2 * block_floats),
         gated_(memory + 3 * block_floats),
         diagonals_(memory + 4 * block_floats),
+        of_queries_(diagonals_ + 2 * block_rows),
+        of_keys_(of_queries_ + block_rows),
         slides_(plan.bias->slides()) {
     if (!slides_) return;
     fall_before_ = static_cast<float>(plan.bias->fall(Side::before, 1)) * std::numbers::log2e_v<float>;
@@ -72,7 +76,8 @@ class Ramps {
     spread(after_, block_rows);
   }
 
-  /// Returns the ramp for a key block and the query block whose first row is at `position`. Valid until the next call.
+  /// Returns the ramp for a key block and the query block whose first row is at `position`. Its values are valid until
+  /// the next call, its gates for item_blocks calls with this position.
   Ramp at(int64_t key_block, int64_t position) {
     const Ramp ramp = by_distance(key_block, position);
     return plan_.bias.decay ? with_gates(ramp, key_block * block_rows, position) : ramp;
@@ -102,32 +107,46 @@ class Ramps {
     return {Ramp::Form::tiles, special_, ramp.base};
   }
 
-  /// Adds the gates: their sum up to the query, less that up to the key. Both count from one key between the queries
-  /// and the keys, so that no digits cancel. In a block on the diagonal there is no such key, and sharp gates are
-  /// summed for each pair.
-  Ramp with_gates(const Ramp& ramp, int64_t key, int64_t position) {
+  /// Adds the gates: their sum up to the query, less that up to the key. The sums of the queries count from the first
+  /// one, those of the keys from the last key before it, and `base` has the sum between, so that no digits cancel. In a
+  /// block on the diagonal all count from the first query, and sharp gates are summed for each pair.
+  Ramp with_gates(Ramp ramp, int64_t key, int64_t position) {
     const HeadDecay& decay = plan_.bias.decay;
     const int64_t last_key = key + block_rows - 1, from = last_key < position ? last_key : position;
-    alignas(64) float queries[block_rows], keys[block_rows];
-    gate_sums(decay, from, position, queries);
+    if (position != gates_from_) gate_sums(decay, gates_from_ = position, position, of_queries_);
+    calls_ = (calls_ + 1) % item_blocks;
+    float* const keys = of_keys_ + calls_ * block_rows;
     gate_sums(decay, from, key, keys);
-    const bool by_pair = last_key > position && differences_lose_digits(queries, keys);
-    const __m512 inverse = _mm512_set1_ps(1 / plan_.factor);
-    for (int64_t row = 0; row < block_rows; ++row) {
-      if (by_pair) gate_sums(decay, key + row, position, queries);
-      const __m512 of_key = _mm512_set1_ps(by_pair ? 0.0f : keys[row]);
-      const int64_t at = row / 16 * 2 * tile_floats + row % 16 * 16;
-      for (int64_t half = 0; half < 2; ++half) {
-        __m512 bias = _mm512_setzero_ps();
-        if (ramp.form == Ramp::Form::tiles) bias = _mm512_load_ps(ramp.values + at + half * tile_floats);
-        if (ramp.form == Ramp::Form::diagonals) {
-          bias = _mm512_loadu_ps(ramp.values + block_rows - 1 - row + half * vector_floats);
-        }
-        const __m512 gates = _mm512_sub_ps(_mm512_load_ps(queries + half * vector_floats), of_key);
-        _mm512_store_ps(gated_ + at + half * tile_floats, _mm512_fmadd_ps(gates, inverse, bias));
-      }
+    ramp.base += static_cast<float>(decay.sum(from, position) * std::numbers::log2e);
+    const bool by_pair = last_key > position && differences_lose_digits({of_queries_, block_rows}, {keys, block_rows});
+    const bool other_document = decay.document(position + block_rows - 1) > key;
+    if (ramp.form == Ramp::Form::constant && !by_pair && !other_document) {
+      ramp.gates = {of_queries_, keys};
+      return ramp;
     }
-    if (decay.document(position + block_rows - 1) > key) hide_other_documents(key, position);
+    const __m512 inverse = _mm512_set1_ps(1 / plan_.factor);
+    Lanes queries = times(load_lanes(of_queries_), inverse);
+    store_lanes(keys, times(load_lanes(keys), inverse));
+    for (int64_t row = 0; row < block_rows; ++row) {
+      __m512 of_key = _mm512_set1_ps(keys[row]);
+      if (by_pair) {
+        alignas(64) float of_pairs[block_rows];
+        gate_sums(decay, key + row, position, of_pairs);
+        queries = times(load_lanes(of_pairs), inverse);
+        of_key = _mm512_setzero_ps();
+      }
+      const int64_t at = row / 16 * 2 * tile_floats + row % 16 * 16;
+      __m512 low = _mm512_sub_ps(queries.low, of_key), high = _mm512_sub_ps(queries.high, of_key);
+      if (ramp.form != Ramp::Form::constant) {
+        const bool is_tile = ramp.form == Ramp::Form::tiles;
+        const float* bias = ramp.values + (is_tile ? at : block_rows - 1 - row);
+        low = _mm512_add_ps(low, _mm512_loadu_ps(bias));
+        high = _mm512_add_ps(high, _mm512_loadu_ps(bias + (is_tile ? tile_floats : vector_floats)));
+      }
+      _mm512_store_ps(gated_ + at, low);
+      _mm512_store_ps(gated_ + at + tile_floats, high);
+    }
+    if (other_document) hide_other_documents(key, position);
     return {Ramp::Form::tiles, gated_, ramp.base};
   }
 
@@ -191,7 +210,10 @@ class Ramps {
   float* after_;
   float* special_;
   float* gated_;
-  float* diagonals_;  ///< [64]; no block uses the last one
+  float* diagonals_;   ///< [64]; no block uses the last one
+  float* of_queries_;  ///< [32]: with gates, their sums from the position gates_from_ on, in log2 units
+  float* of_keys_;     ///< [item_blocks][32]: the same up to the keys of the last calls
+  int64_t gates_from_ = -1, calls_ = 0;
   bool slides_;
   float fall_before_ = 0, fall_after_ = 0;  ///< of a bias that slides, times log2(e)
 };

@@ -74,6 +74,16 @@ ALIBI_AMX_INLINE void multiply_tiles() {
   }
 }
 
+/// For each 16-bit index, the number of the table's 64 bytes that its lowest six bits name.
+ALIBI_AMX_INLINE __m512i look_up(__m512i table, __m512i indices) {
+  alignas(64) uint8_t numbers[64];
+  alignas(64) uint16_t words[32];
+  _mm512_store_si512(numbers, table);
+  _mm512_store_si512(words, indices);
+  for (uint16_t& word : words) word = numbers[word % 64];
+  return _mm512_load_si512(words);
+}
+
 /// To bfloat16, to nearest even.
 ALIBI_AMX_INLINE __m256i to_bfloat16(__m512 values) {
   const __m512i bits = _mm512_castps_si512(values);
