@@ -145,7 +145,8 @@ void add_precision(Command& command, std::string& precision) {
 }
 
 void add_interpolation(Command& command, std::optional<Interpolation>& interpolation, const std::string& action) {
-  command.value("--interpolate", "X", action + "; dynamic selects X = length / training length; rotary: ntk:X or yarn:X",
+  command.value("--interpolate", "X",
+                action + "; dynamic selects X = length / training length; rotary: ntk:X or yarn:X",
                 [&interpolation](std::string word) {
                   Interpolation& given = interpolation.emplace();
                   for (size_t i = 0; i < model::kRotaryScalings.size(); ++i) {

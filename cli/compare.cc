@@ -230,8 +230,7 @@ void add_compare(CLI::App& app) {
   command.count("--stride", options->stride,
                 "Also evaluate with a sliding window that advances by N tokens [non-overlapping windows only]");
   command.flag("--one-pass", options->one_pass, "Also evaluate in one pass, where each token sees all preceding text");
-  add_interpolation(command, options->interpolation,
-                    "Also evaluate with positions divided by X");
+  add_interpolation(command, options->interpolation, "Also evaluate with positions divided by X");
   command.list("--windowed", options->windowed,
                "Also evaluate these methods with a sliding window of the training length, without another training");
   command.choices("--windowed", position_names());

@@ -69,7 +69,7 @@ struct EngineResult {
 struct EngineRequest {
   std::vector<int32_t> prompt;   ///< at least one token, as Tokenizer::encode_prompt() makes them
   GenerateOptions options = {};  ///< on_token and on_text are not used
-  int64_t samples = 1;  ///< texts after the prompt, at most `slots`; sample i has the random numbers of (seed, i)
+  int64_t samples = 1;   ///< texts after the prompt, at most `slots`; sample i has the random numbers of (seed, i)
   int64_t priority = 0;  ///< of the requests that wait for slots, those with the lowest number are first
   std::optional<int64_t> logprobs = {};         ///< log-probabilities of drawn tokens, with this number of `top`
   std::optional<int64_t> prompt_logprobs = {};  ///< the same for the prompt, whose chunks are then all computed

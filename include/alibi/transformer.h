@@ -160,16 +160,17 @@ ALIBI_API DType weight_type_from(std::string_view name);
 
 /// The attention of every block.
 struct AttentionConfig {
-  int heads = 8;                  ///< divides d_model
-  int kv_heads = 0;               ///< number of key/value heads; divides heads; 0: as many as heads
-  bool causal = true;             ///< false: an encoder, whose tokens see both sides
-  int64_t sliding_window = 0;     ///< > 0: only keys at a distance below this are visible (the token itself counts)
-  float dropout = 0;              ///< rate of dropped attention weights, in training
-  double softmax_scale = 0;       ///< factor of the scores; 0: 1 / sqrt(head_dim)
-  double clip_qkv = 0;            ///< > 0: clip queries, keys and values to [-clip_qkv, clip_qkv]
-  bool qk_norm = false;           ///< normalize the queries and the keys, each over all heads together
-  bool qk_norm_per_head = false;  ///< with qk_norm: over each head by itself
-  float qk_norm_eps = 0;          ///< with qk_norm: added to the variance; 0: BlockConfig::norm_eps
+  int heads = 8;                    ///< divides d_model
+  int kv_heads = 0;                 ///< number of key/value heads; divides heads; 0: as many as heads
+  bool causal = true;               ///< false: an encoder, whose tokens see both sides
+  int64_t sliding_window = 0;       ///< > 0: only keys at a distance below this are visible (the token itself counts)
+  int full_attention_interval = 0;  ///< N > 0: the sliding window is not of every N-th layer, which sees all keys
+  float dropout = 0;                ///< rate of dropped attention weights, in training
+  double softmax_scale = 0;         ///< factor of the scores; 0: 1 / sqrt(head_dim)
+  double clip_qkv = 0;              ///< > 0: clip queries, keys and values to [-clip_qkv, clip_qkv]
+  bool qk_norm = false;             ///< normalize the queries and the keys, each over all heads together
+  bool qk_norm_per_head = false;    ///< with qk_norm: over each head by itself
+  float qk_norm_eps = 0;            ///< with qk_norm: added to the variance; 0: BlockConfig::norm_eps
   bool sinks = false;  ///< each head of each layer has a learned sink (AttentionOptions::sinks), which starts at 0
   bool output_gate = false;  ///< the output is multiplied by sigmoid(W x), where x is the layer's normalized input
   /// Width of a causal depthwise convolution that is added to the layer's normalized input x, before attention reads
@@ -177,6 +178,10 @@ struct AttentionConfig {
   int canon_kernel = 0;
   /// N > 0: every N-th layer has no positions, neither a rotation nor a bias (NoPE); 0: all layers have positions.
   int nope_layer_interval = 0;
+  /// The sliding window of a layer; 0: none.
+  int64_t window_of(int layer) const {
+    return full_attention_interval > 0 && (layer + 1) % full_attention_interval == 0 ? 0 : sliding_window;
+  }
   bool has_positions(int layer) const { return nope_layer_interval == 0 || (layer + 1) % nope_layer_interval != 0; }
   double alibi_bias_max = 8;  ///< ALiBi: the smallest slope is 2^-alibi_bias_max
   /// ALiBi: one slope per head, or one for all heads; they replace slopes(heads, alibi_bias_max). With

@@ -94,7 +94,7 @@ class GeneratedText {
   core::Random random_;
   std::optional<Penalties> penalties_;
   int32_t end_of_text_ = -1, never_ = -1;
-  bool stops_ = false;      // at the end of text
+  bool stops_ = false;  // at the end of text
 
   std::optional<IncrementalDecoder> decoder_;  // absent if the text consists of tokens only
   std::string text_;

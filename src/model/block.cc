@@ -348,11 +348,11 @@ AttentionOptions Block::attention_options(Pass& pass, size_t index, const Tensor
   const std::vector<AttentionOptions>& biases = pass.sequences.session(index).biases;
   AttentionOptions options = biases[biases.size() == 1 ? 0 : static_cast<size_t>(layer_)];
   if (!has_positions_) {
-    options = {
-        .causal = options.causal, .softmax_scale = options.softmax_scale, .sliding_window = options.sliding_window};
+    options = {.causal = options.causal, .softmax_scale = options.softmax_scale};
   } else if (x.defined()) {
     positions_.bias->add_input(layer_, x, options);
   }
+  options.sliding_window = config_.attention.window_of(layer_);
   if (sinks_ != nullptr) options.sinks = sinks_->value.to_floats();
   options.cu_seqlens_q = options.cu_seqlens_k = pass.sequences.offsets();
   // Keys with less weight than this would be lost in bfloat16 rounding.

@@ -164,6 +164,11 @@ std::vector<ConfigField> shared_fields() {
       {{ALIBI_FIELD("sliding_window", transformer.attention.sliding_window), .range = {.least = 0, .most = kLongest},
         .help = "Sliding-window attention: each token sees N tokens, itself included (0 disables the window)"},
        {.json = "alibi.window", .offered = true}},
+      {{ALIBI_FIELD("full_attention_interval", transformer.attention.full_attention_interval),
+        .range = {.least = 0, .most = 65535},
+        .help = "Every N-th layer sees all keys, whatever the sliding window of the others (0: all have the window)",
+        .rare = true},
+       {.json = "alibi.full_attention_interval", .offered = true}},
   };
 }
 

@@ -69,10 +69,11 @@ void Context::State::begin() {
   }
   if (options.evicts()) {
     const model::Positions positions(config);
-    check_usage(config.attention.nope_layer_interval == 0,
-                "[context] nope_layer_interval is {}, expected 0 for a limit that evicts keys, because layers without "
-                "positions put no bound on what far keys weigh",
-                config.attention.nope_layer_interval);
+    const AttentionConfig& attention = config.attention;
+    check_usage(attention.nope_layer_interval == 0 && attention.full_attention_interval == 0,
+                "[context] nope_layer_interval is {} and full_attention_interval is {}, expected 0 for a limit that "
+                "evicts keys, which needs a bound on what far keys weigh, or one window, in all layers",
+                attention.nope_layer_interval, attention.full_attention_interval);
     check_usage(!options.query_norm || !positions.bias->bounds_far_keys(),
                 "[context] query_norm is set for {} positions, expected it to be unset, because it is for gates",
                 name_of(config.position));
@@ -102,14 +103,16 @@ void Context::State::make_room(int64_t tokens) {
     eviction->make_room(session.caches, tokens);
     return evict_inputs(tokens);
   }
-  if (config.attention.sliding_window == 0 || begin <= 0 || caches.empty() ||
+  if (config.attention.window_of(0) == 0 || begin <= 0 || caches.empty() ||
       caches.front().capacity() >= position + tokens)
     return;
   // No later token sees the earlier keys. There is room for half of the kept keys more, so that each key is moved only
   // a few times.
   const std::vector<int64_t> begins(static_cast<size_t>(config.key_heads()), begin);
   const int64_t room = std::max(tokens, std::min(config.attention.sliding_window / 2, tokens_at_a_time));
-  for (KvCache& cache : session.caches) cache.evict(begins, room);
+  for (int layer = 0; layer < config.layers; ++layer) {
+    if (config.attention.window_of(layer) > 0) session.caches[static_cast<size_t>(layer)].evict(begins, room);
+  }
   window_evicted_at = position;
   evict_inputs(tokens);
 }

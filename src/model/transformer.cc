@@ -27,7 +27,8 @@ Tensor checked_input(const Tensor& x, const TransformerConfig& config, DType typ
 std::vector<AttentionOptions> model::biases_of(const PositionBias& bias, const TransformerConfig& config,
                                                const Session& session, int64_t tokens) {
   int64_t distances = std::max<int64_t>(1, session.position + tokens);
-  if (config.attention.sliding_window > 0) distances = std::min(distances, config.attention.sliding_window);
+  if (config.attention.sliding_window > 0 && config.attention.full_attention_interval == 0)
+    distances = std::min(distances, config.attention.sliding_window);
   std::vector<AttentionOptions> biases = bias.biases(distances, session.position_scale.of_distances());
   for (AttentionOptions& options : biases) {
     options.causal = config.attention.causal;

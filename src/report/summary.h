@@ -69,8 +69,8 @@ struct WayToRead {
   std::string name;
   std::vector<const EvaluationPoint*> points;  ///< one for each method
 };
-/// Windows of the training length and of the longest length, sliding windows and scaled positions at the longest length,
-/// and one pass over all text. Empty if only non-overlapping windows were evaluated.
+/// Windows of the training length and of the longest length, sliding windows and scaled positions at the longest
+/// length, and one pass over all text. Empty if only non-overlapping windows were evaluated.
 std::vector<WayToRead> ways_to_read(const CompareResults& results);
 
 /// "bytes", "words", "bpe tokens"; "tokens" if the kind of tokenizer is unknown.

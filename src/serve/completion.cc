@@ -84,8 +84,8 @@ CompletionParameters parameters_of(const Fields& fields, const ServedModel& mode
       int32_t id = -1;
       const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
       if (error != std::errc() || end != key.data() + key.size() || id < 0 || id >= model.model().config().vocab_size) {
-        fields.fail("logit_bias", fmt::format("expected tokens from 0 to {} as keys",
-                                              model.model().config().vocab_size - 1));
+        fields.fail("logit_bias",
+                    fmt::format("expected tokens from 0 to {} as keys", model.model().config().vocab_size - 1));
       }
       generate.logit_bias[id] = static_cast<float>(of_tokens.number(key, -100, 100).value_or(0));
     }

@@ -31,7 +31,7 @@ OrderedJson ResponseJson::response(const OrderedJson& envelope, const char* stat
   return all;
 }
 
-OrderedJson ResponseJson::event(const char* type, OrderedJson members, bool has_item, bool has_part) {
+OrderedJson ResponseJson::event(const char* type, const OrderedJson& members, bool has_item, bool has_part) {
   OrderedJson all{{"type", std::string("response.") + type}, {"sequence_number", sequence_number_++}};
   if (has_item) all["output_index"] = 0;
   if (has_part) all.update({{"item_id", item_}, {"content_index", 0}});

@@ -27,7 +27,7 @@ class ResponseJson {
  private:
   OrderedJson response(const OrderedJson& envelope, const char* status) const;
   /// With the number of the event, and the item and part that it is about.
-  OrderedJson event(const char* type, OrderedJson members, bool has_item = true, bool has_part = true);
+  OrderedJson event(const char* type, const OrderedJson& members, bool has_item = true, bool has_part = true);
 
   OrderedJson fields_;
   std::string item_;

@@ -88,6 +88,10 @@ std::vector<Case> cases() {
   config = small_transformer(position_from("rotary+gates"));
   config.attention.nope_layer_interval = 2;
   all.push_back({"a_layer_without_gates", config});
+  config = small_transformer(position_from("rotary+t5"));
+  config.attention.sliding_window = 3;
+  config.attention.full_attention_interval = 2;
+  all.push_back({"a_layer_without_window", config});
   config = small_transformer();
   config.attention.sinks = true;
   config.attention.slope_training = SlopeTraining::learned;
@@ -120,6 +124,24 @@ std::vector<Case> cases() {
   config.layers = 0;  // the final norm alone
   all.push_back({"no_layers", config});
   return all;
+}
+
+TEST(FullAttentionLayers, SeeAllKeys) {
+  // The last row of two layers with a window of 3 depends on itself and the four rows before it.
+  TransformerConfig config = small_transformer(position_from("rotary+alibi"));
+  config.attention.sliding_window = 3;
+  Tensor x = random_tensor({1, 13, 24}, 1), other = x.clone();
+  other.slice(1, 0, 8).fill(0.5f);
+  const auto last = [](const Tensor& y) { return y.slice(1, 12, 13).clone(); };
+  for (const int interval : {0, 1, 2, 3}) {
+    config.attention.full_attention_interval = interval;
+    const Transformer model(config, 7);
+    EXPECT_EQ(test::same_bits(last(model(x)), last(model(other))), interval == 0 || interval == 3) << interval;
+  }
+  config.attention.full_attention_interval = 1;
+  const Tensor all_full = Transformer(config, 7)(x);
+  config.attention.sliding_window = 0;
+  EXPECT_TRUE(test::same_bits(Transformer(config, 7)(x), all_full));
 }
 
 TEST(NopeLayers, HaveNeitherRotationNorBias) {

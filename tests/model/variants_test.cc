@@ -48,6 +48,11 @@ std::vector<Variant> variants() {
     t.position = position_from("rotary+alibi");
     t.attention.nope_layer_interval = 2;
   });
+  add("full_attention_layers", [](TransformerConfig& t) {
+    t.position = position_from("rotary+t5");
+    t.attention.sliding_window = 5;
+    t.attention.full_attention_interval = t.attention.nope_layer_interval = 2;
+  });
   add("head", [](TransformerConfig& t) {
     t.head.tied = false;
     t.head.logit_scale = 0.5;

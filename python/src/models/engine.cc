@@ -161,8 +161,8 @@ void bind_engine(nb::module_& m) {
                                                                             .logprobs = logprobs,
                                                                             .prompt_logprobs = prompt_logprobs});
           },
-          nb::keep_alive<0, 1>(), "ids"_a, "samples"_a, "priority"_a, "logprobs"_a.none(),
-          "prompt_logprobs"_a.none(), "options"_a)
+          nb::keep_alive<0, 1>(), "ids"_a, "samples"_a, "priority"_a, "logprobs"_a.none(), "prompt_logprobs"_a.none(),
+          "options"_a)
       .def("close", [](const EngineThread& engine) { engine.get().close(); })
       .def("stats", [](const EngineThread& engine) {
         const EngineStats stats = engine.get().stats();

@@ -168,6 +168,7 @@ TEST(Convert, WhatAFormatCannotExpressIsRefusedByName) {
   refuses("qk_norm_per_head", [](TransformerConfig& t) { t.attention.qk_norm = t.attention.qk_norm_per_head = true; });
   refuses("output_gate", [](TransformerConfig& t) { t.attention.output_gate = true; });
   refuses("canon_kernel", [](TransformerConfig& t) { t.attention.canon_kernel = 4; });
+  refuses("full_attention_interval", [](TransformerConfig& t) { t.attention.full_attention_interval = 2; });
   refuses("nope_layer_interval", [](TransformerConfig& t) { t.attention.nope_layer_interval = 2; });
   refuses("sinks", [](TransformerConfig& t) { t.attention.sinks = true; });
   refuses("window", [](TransformerConfig& t) { t.attention.sliding_window = 9; });
