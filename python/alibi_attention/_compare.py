@@ -145,6 +145,9 @@ class CompareResults(Result):
             ax.axvline(length, color="grey", linestyle=":", linewidth=1)
         ax.set_xscale("log", base=2)
         ax.set_yscale("log")
+        for axis in (ax.xaxis, ax.yaxis):
+            axis.set_major_formatter("{x:g}")
+        ax.yaxis.set_minor_formatter("{x:g}")
         ax.set(xlabel="length of the window (dotted: of training)", ylabel="perplexity")
         ax.legend()
         return ax
