@@ -247,9 +247,7 @@ class Forward {
   void weigh(const QueryState& q, int64_t block, int64_t number, const float* scores, const Lanes& addend,
              const BlockGates& gates, Sums& sums) {
     BlockDropout dropout;
-    if (drops) {
-      dropout = {q.draws, pair_draws_ + block * block_pairs, DropoutMask::threshold(problem_.dropout)};
-    }
+    if (drops) dropout = dropout_of(q, block);
     uint16_t* weights = weights_ + number * block_halves;
     if (is_rough(q)) {
       make_rounded_weights<drops, gated>(scores, plan_.factor, addend, gates, dropout, weights, sums.rounded);
