@@ -47,7 +47,7 @@ class Command {
   /// Whole numbers of at least 1, separated by commas.
   void counts(const std::string& name, std::vector<int64_t>& values, const std::string& help);
   void seed(uint64_t& value);
-  /// A finite number of at least 0.
+  /// A finite number of at least `least`.
   void number(const std::string& name, double& value, const std::string& help, double least = 0);
   /// A number that stays empty unless the option is given.
   void number(const std::string& name, std::optional<double>& value, const std::string& help,

@@ -94,7 +94,7 @@ struct RunResults {
   std::vector<LossPoint> loss;
   std::vector<EvaluationPoint> evaluations;  ///< non-overlapping windows, in ascending order of length
   std::vector<EvaluationPoint> sliding;      ///< sliding windows; empty if no stride was set
-  /// with scaled positions (CompareOptions::interpolation) at lengths beyond the training length; empty if no
+  /// With scaled positions (CompareOptions::interpolation) at lengths beyond the training length; empty if no
   /// interpolation was set.
   std::vector<EvaluationPoint> interpolated;
   /// With a sliding window of the training length, at lengths beyond it; empty unless CompareOptions::windowed has the

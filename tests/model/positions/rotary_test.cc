@@ -1,4 +1,4 @@
-// Rotation of a part of head_dim. The tests of all models have the rest.
+// Rotation of a part of head_dim, and scaled rotation. The tests of all models have the rest.
 #include <gtest/gtest.h>
 
 #include <cmath>
