@@ -13,7 +13,7 @@ ARGS ?=
 help:           ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-demo: configure ## train four position methods short, test them long, write a report (ARGS= for more options)
+demo: configure ## train five position methods short, test them long, write a report (ARGS= for more options)
 	@cmake --build $(BUILD) --parallel $(JOBS) --target alibi_cli
 	$(BUILD)/alibi compare --out $(OUT) $(ARGS)
 	@echo "The report is at $(abspath $(OUT))/report.html"

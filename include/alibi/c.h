@@ -223,7 +223,7 @@ ALIBI_API alibi_status alibi_kv_cache_create_on(int64_t batch, int64_t kv_heads,
 ALIBI_API void alibi_kv_cache_destroy(alibi_kv_cache* cache);
 /* k and v [batch, new, kv_heads, head_dim], on the device of the cache. */
 ALIBI_API alibi_status alibi_kv_cache_append(alibi_kv_cache* cache, const alibi_tensor* k, const alibi_tensor* v);
-/* The same with the gates of these keys, contiguous [batch, new, query heads], on the CPU (log_decay in
+/* The same with the gates of these keys, contiguous [batch, new, query heads], on the cache's device (log_decay in
  * alibi_attention_options): for all keys of a cache or for none. */
 ALIBI_API alibi_status alibi_kv_cache_append_gated(alibi_kv_cache* cache, const alibi_tensor* k, const alibi_tensor* v,
                                                    const float* log_decay, size_t log_decay_count);

@@ -22,7 +22,8 @@ struct CompareOptions {
   std::vector<std::string> valid;  ///< held-out text; empty: the fixed split by file
   std::string field = "text";      ///< .jsonl: the field of each line's object that holds the text
   TokenizerChoice tokenizer;       ///< tokenizer of all methods; learned from the training text
-  std::vector<Position> positions = {Position::alibi, Position::sinusoidal, Position::rotary, Position::t5};
+  std::vector<Position> positions = {Position::alibi, Position::sinusoidal, Position::rotary, Position::t5,
+                                     Position::rotary + Position::alibi};
   int64_t seeds = 1;                   ///< number of seeds per method: train.seed and the following ones
   std::vector<int64_t> train_lengths;  ///< training lengths of each method; empty: only train.train_length
   std::string preset = "tiny";

@@ -53,7 +53,7 @@ class ALIBI_API KvCache {
   /// k and v [batch, new, kv_heads, head_dim], float32 or bfloat16 (on a GPU float16, too), any strides with a unit
   /// inner stride; rounded to the cache's data type if that is narrower. They may be keys() and values() of this cache.
   /// `log_decay` [batch, new, query heads] are the gates of these keys (AttentionOptions::log_decay), for all keys of a
-  /// cache on the CPU or for none. Throws Error that names the argument, and then leaves the cache unchanged.
+  /// cache or for none. Throws Error that names the argument, and then leaves the cache unchanged.
   void append(const Tensor& k, const Tensor& v, const std::optional<Tensor>& log_decay = {});
   /// Allocates memory for `keys` keys in total.
   void reserve(int64_t keys);

@@ -57,13 +57,19 @@ struct CachedBounds {
   std::vector<Tensor> levels;  ///< [batch * kv_heads, nodes, 2] float32, for the capacity of the cache
   Tensor centres;              ///< [batch * kv_heads, head_dim]
   Tensor centre_norms;         ///< [batch * kv_heads]
+  // With gates, for the capacity too; undefined without.
+  Tensor log_decay;  ///< [batch, keys, query heads] float32
+  Tensor gates;      ///< [batch * query heads, blocks + 1, gate_block_floats]: their sums, in the device's own form
 };
+inline constexpr int64_t gate_block_floats = 264;
 
 /// Cached decoding on a device. Calls are queued; they do not wait.
 struct CacheKernel {
   /// Updates the bounds after keys [batch, length, kv_heads, head_dim] were added from `begin` on. The block of 64 keys
   /// that contains `begin` already includes the keys before it.
   void (*note_keys)(const Tensor& keys, int64_t begin, const CachedBounds& bounds);
+  /// Updates the sums of the gates, of which those from `begin` up to `length` are new.
+  void (*note_gates)(int64_t begin, int64_t length, const CachedBounds& bounds);
   /// Attention over the keys of the cache, which are the keys of the problem. Returns false if the device does not
   /// support this call.
   bool (*decode)(const Problem& problem, const CachedBounds& bounds, AttentionState* state);

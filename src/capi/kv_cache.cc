@@ -58,6 +58,7 @@ alibi_status alibi_kv_cache_append_gated(alibi_kv_cache* cache, const alibi_tens
     constexpr const char* operation = "alibi_kv_cache_append_gated";
     check_pointer(operation, "cache", cache);
     check_pointer(operation, "log_decay", log_decay);
+    const UseStream use(cache->stream);
     const Device device = cache->cache.device();
     const Tensor keys = to_tensor(operation, "k", k, device), values = to_tensor(operation, "v", v, device);
     const int64_t of_head = keys.size(0) * keys.size(1), count = static_cast<int64_t>(log_decay_count);
@@ -66,7 +67,8 @@ alibi_status alibi_kv_cache_append_gated(alibi_kv_cache* cache, const alibi_tens
           log_decay_count, of_head);
     if (of_head == 0) return;
     cache->cache.append(keys, values,
-                        Tensor::view(const_cast<float*>(log_decay), {keys.size(0), keys.size(1), count / of_head}));
+                        Tensor::view(const_cast<float*>(log_decay), {keys.size(0), keys.size(1), count / of_head},
+                                     DType::float32, {}, device));
   });
 }
 

@@ -88,6 +88,9 @@ void Block::declare(const VisitParameter& visit) {
   if (config_.attention.sinks) {
     visit(sinks_, {.name = at + "attn.sinks", .shape = {config_.attention.heads}, .start = Initializer::constant(0)});
   }
+  if (const float start = config_.attention.ssmax; start > 0) {
+    visit(ssmax_, {.name = at + "attn.ssmax", .shape = {config_.attention.heads}, .start = Initializer::constant(start)});
+  }
   if (config_.attention.output_gate) {
     gate_.declare(visit, at + "attn.gate_proj", width, width, starts.qkv, std::nullopt);
   }
@@ -366,6 +369,10 @@ AttentionOptions Block::attention_options(Pass& pass, size_t index, const Tensor
   return options;
 }
 
+nn::ScoreScale Block::score_scale(const Session& session) const {
+  return {ssmax_->value.to_floats(), session.position, config_.attention.window_of(layer_)};
+}
+
 // attended = attention(rotary(qkv(normed)))
 void Block::attend(const Tensor& normed, Pass& pass) const {
   BlockProducts& products = pass.memory.products_of(layer_);
@@ -397,6 +404,10 @@ void Block::attend_session(const Tensor& x, const Heads& heads, Tensor attended,
     if (!has_positions_) return;
     for (Tensor& part : sequence) positions_.rotation->rotate(part, session.position, session.position_scale);
   });
+  if (ssmax_ != nullptr) {
+    const nn::ScoreScale scale = score_scale(session);
+    pass.sequences.each({heads.q}, [&](std::span<Tensor> sequence) { nn::scale_queries(sequence[0], scale); });
+  }
   const AttentionOptions options = attention_options(pass, index, x);
   if (pass.on_attention) pass.on_attention(heads.q, heads.k, heads.v, options);
   if (!session.caches.empty()) {
@@ -461,6 +472,9 @@ void Block::attention_backward(const Tensor& dbranch, Pass& pass) const {
   } else {
     alibi::attention_backward(dout, heads.q, heads.k, heads.v, out, products.attention, options, dheads.q, dheads.k,
                               dheads.v, wanted);
+  }
+  if (ssmax_ != nullptr) {
+    nn::scale_queries_backward(heads.q, score_scale(pass.sequences.together), dheads.q, ssmax_->gradient);
   }
   if (has_positions_) {
     positions_.rotation->rotate_backward(dheads.q, pass.sequences.together.position);

@@ -9,6 +9,7 @@
 #include "model/layers.h"
 #include "model/position.h"
 #include "model/residual_stream.h"
+#include "nn/scalable_softmax.h"
 
 // Dimension letters: B batch, T length, R = B * T rows, C d_model, H heads, K key/value heads, D head_dim, F ffn_dim.
 
@@ -16,6 +17,7 @@ namespace alibi::model {
 
 struct Pass;
 struct PassMode;
+struct Session;
 
 /// The products of the branches. The backward pass finds them in memory or recomputes them.
 struct BlockProducts {
@@ -113,6 +115,7 @@ class Block {
   void mix_backward(Pass& pass) const;
   /// attend() for the session of this index, with its normalized input x [B, T, C].
   void attend_session(const Tensor& x, const Heads& heads, Tensor attended, Pass& pass, size_t index) const;
+  nn::ScoreScale score_scale(const Session& session) const;
   void feed_forward(const Tensor& normed, Tensor& y, Pass& pass) const;
   /// Both functions write the gradient of the norm's output to scratch.dnormed.
   void feed_forward_backward(const Tensor& dbranch, Pass& pass) const;
@@ -123,6 +126,7 @@ class Block {
   int layer_;
   bool has_positions_;
   Parameter* sinks_ = nullptr;  ///< [heads]; null without sinks
+  Parameter* ssmax_ = nullptr;  ///< [heads]; null without Scalable-Softmax
   Parameter* canon_ = nullptr;  ///< [canon_kernel, C]: row j multiplies the input of j tokens before; null without it
   NormLayer norm1_, q_norm_, k_norm_, attention_norm_, norm2_;
   LinearLayer qkv_, gate_, out_, up_, down_;  ///< gate_ has no weight without an output gate

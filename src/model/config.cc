@@ -43,6 +43,9 @@ void check_transformer(const TransformerConfig& t, const model::ConfigFields& fi
   fields.refuse_if(t.attention.canon_kernel > 0 && (!t.attention.causal || t.d_model % 2 != 0),
                    fmt::format("{} is {}, expected 0 for an encoder or an odd {}", fields.name("canon_kernel"),
                                t.attention.canon_kernel, fields.name("d_model")));
+  fields.refuse_if(t.attention.ssmax > 0 && (!t.attention.causal || (t.attention.clip_qkv > 0 && !t.attention.qk_norm)),
+                   fmt::format("{} is {}, expected 0 for an encoder, and with {} and no {}", fields.name("ssmax"),
+                               t.attention.ssmax, fields.name("clip_qkv"), fields.name("qk_norm")));
   fields.expect(t.ffn_dim() >= 1, "expansion", t.block.expansion, fmt::format("at least {}", 0.5 / t.d_model));
   model::Positions(t).check(fields);
   fields.refuse_if(

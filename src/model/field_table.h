@@ -76,7 +76,7 @@ struct PositionNumber {
 
 /// The field of a PositionNumber, which users may set. `number` has static storage.
 template <const PositionNumber& number>
-ConfigField number_field(const formats::OptionRange& range, const char* help) {
+ConfigField number_field(const formats::OptionRange& range, const char* help, const char* default_text = nullptr) {
   return {{.name = number.name,
            .get = [](const LanguageModelConfig& config) -> OptionValue { return number.of(config.transformer); },
            .set = [](LanguageModelConfig& config,
@@ -84,6 +84,7 @@ ConfigField number_field(const formats::OptionRange& range, const char* help) {
            .choices = {},
            .range = range,
            .help = help,
+           .default_text = default_text,
            .rare = true},
           {.json = number.json, .always_written = true, .offered = true}};
 }

@@ -237,8 +237,8 @@ class LongPass {
 
 bool has_long_texts(const LanguageModel& model) {
   const TransformerConfig& config = model.config().transformer;
-  if (config.layers == 0 || config.attention.canon_kernel > 0 || config.attention.nope_layer_interval > 0 ||
-      config.attention.full_attention_interval > 0) {
+  if (config.layers == 0 || config.attention.canon_kernel > 0 || config.attention.ssmax > 0 ||
+      config.attention.nope_layer_interval > 0 || config.attention.full_attention_interval > 0) {
     return false;
   }
   const auto& state = core::state_of(transformer_of(model));

@@ -15,7 +15,7 @@ from cli_case import COMMAND, CliTest, METHODS, TINY_TRAINING, run
 # Settings of the preset, and settings that most texts never need, are stored only if they were given.
 WRITTEN_IF_GIVEN = ("field", "layers", "d-model", "heads", "embedding-scale", "no-causal", "bidirectional",
                     "alibi-bias-max", "alibi-slopes", "slope-training", "tolerance", "sliding-window", "t5-buckets", "t5-max-distance",
-                    "t5-init", "t5-rate-factor", "kerple-rate-factor", "power-rate-factor", "partial-rotary-factor", "gate-slopes", "gate-tokens", "sinks",
+                    "t5-init", "t5-rate-factor", "kerple-rate-factor", "power-rate-factor", "partial-rotary-factor", "gate-slopes", "gate-tokens", "sinks", "ssmax",
                     "canon-kernel", "nope-layer-interval", "full-attention-interval", "output-gate", "activation", "norm", "qk-norm", "qk-norm-per-head", "revision")
 
 

@@ -13,13 +13,15 @@ namespace {
 Tensor there(const Tensor& tensor) { return tensor.to(Device::cuda); }
 
 /// Filled in pieces, of which one is forgotten and comes again.
-KvCache cache_on_gpu(const Tensor& k, const Tensor& v) {
+KvCache cache_on_gpu(const Tensor& k, const Tensor& v, const Tensor& gates = {}) {
   KvCache cache(k.size(0), k.size(2), k.size(3), k.dtype(), Device::cuda);
   const Tensor all_k = there(k), all_v = there(v);
   const int64_t keys = k.size(1);
   for (const int64_t piece : {keys / 2, int64_t{1}, int64_t{1}, int64_t{70}, keys}) {
     const int64_t begin = cache.length(), end = std::min(keys, begin + piece);
-    cache.append(all_k.slice(1, begin, end), all_v.slice(1, begin, end));
+    std::optional<Tensor> of_keys;
+    if (gates.defined()) of_keys = there(gates.slice(1, begin, end).clone());
+    cache.append(all_k.slice(1, begin, end), all_v.slice(1, begin, end), of_keys);
     if (piece != 70) continue;
     cache.truncate(cache.length() / 3);
   }
@@ -29,7 +31,7 @@ KvCache cache_on_gpu(const Tensor& k, const Tensor& v) {
 void expect_decodes_on_gpu(const DecodeCase& c) {
   SCOPED_TRACE(c.name());
   const DecodeInputs in(c);
-  const KvCache cache = cache_on_gpu(in.k, in.v);
+  const KvCache cache = cache_on_gpu(in.k, in.v, c.log_decay());
   ASSERT_EQ(cache.length(), c.keys);
   AttentionState state;
   const Tensor out = attention_decode(there(in.q), cache, c.options(), &state).to(Device::cpu);
@@ -62,7 +64,13 @@ TEST_P(GpuDecode, EveryKernelOnFewTiles) {
       if (!causal) c.offset = 200;
       for (const float tolerance : {0.0f, 0x1p-11f}) {
         c.tolerance = tolerance;
+        c.gates = {};
         expect_decodes_on_gpu(c);
+        if (!causal) continue;
+        for (const Gates kind : {Gates::mild, Gates::strong, Gates::documents}) {
+          c.gates = kind;
+          expect_decodes_on_gpu(c);
+        }
       }
     }
   }

@@ -70,6 +70,11 @@ std::vector<Case> cases() {
   config = small_transformer(position_from("rotary+gates"));
   config.attention.sinks = true;
   all.push_back({"rotary_gates_and_sinks", config});
+  config = small_transformer(position_from("rotary+alibi"));
+  config.attention.ssmax = 0.4f;
+  config.attention.sliding_window = 5;
+  config.attention.qk_norm = true;
+  all.push_back({"scalable_softmax", config});
   config = small_transformer(position_from("gates"));
   config.attention.output_gate = true;
   config.attention.dropout = 0.1f;

@@ -44,6 +44,10 @@ std::vector<Variant> variants() {
     t.block.norm_bias = NormBias::always;
   });
   add("canon", [](TransformerConfig& t) { t.attention.canon_kernel = 4; });
+  add("scalable_softmax", [](TransformerConfig& t) {
+    t.position = position_from("rotary+alibi");
+    t.attention.ssmax = 0.4f;
+  });
   add("nope_layers", [](TransformerConfig& t) {
     t.position = position_from("rotary+alibi");
     t.attention.nope_layer_interval = 2;

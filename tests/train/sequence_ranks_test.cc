@@ -24,6 +24,7 @@ struct SequenceJob {
   float dropout = 0;
   bool encoder = false, sinks = false;
   int canon_kernel = 0;
+  float ssmax = 0;
 
   explicit SequenceJob(int64_t sequence_ranks, int64_t shards = 1) {
     options.train_length = length;
@@ -41,6 +42,7 @@ struct SequenceJob {
     config.transformer.attention.causal = !encoder;
     config.transformer.attention.sinks = sinks;
     config.transformer.attention.canon_kernel = canon_kernel;
+    config.transformer.attention.ssmax = ssmax;
     if (encoder) config.vocab_size += 1;
     return LanguageModel(with_position(config, position, length), 1);
   }
@@ -83,6 +85,7 @@ TEST(TrainOverSequenceRanks, GatesAndSinksAreThoseOfOneProcess) {
     SequenceJob one(1), three(3);
     one.position = three.position = position_from("gates");
     one.sinks = three.sinks = true;
+    one.ssmax = three.ssmax = 0.3f;
     one.options.recompute = three.options.recompute = recompute;
     SCOPED_TRACE(recompute);
     expect_near(three.over(3), one.over(1), 1e-4, 2e-3);

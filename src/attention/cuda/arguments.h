@@ -99,6 +99,7 @@ struct Call {
   int32_t causal;
   float scale;   ///< scale of q k'
   float scale2;  ///< scale * log2(e)
+  int32_t gate_entries;  ///< of a cache: entries of `gates` for each head of each batch entry; 0 without a cache
 };
 
 struct GateArguments {
@@ -106,6 +107,7 @@ struct GateArguments {
   const float* log_decay;  ///< [batch][keys][heads]
   int64_t batch_stride, key_stride, head_stride;
   GateBlock* blocks;
+  int32_t first_block;  ///< the blocks before this one are summed already
 };
 
 /// Bounds of the weight of the keys before a block, or from the block on: base-2 logarithms for queries with x =

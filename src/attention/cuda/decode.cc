@@ -83,6 +83,38 @@ void note_keys(const Machine& machine, const Tensor& keys, int64_t begin, const 
   machine.check_launch("raise_nodes", launches.raise_nodes(arguments, heads, type, stream));
 }
 
+void note_gates(const Machine& machine, int64_t begin, int64_t length, const CachedBounds& bounds) {
+  static_assert(sizeof(GateBlock) == gate_block_floats * sizeof(float));
+  const Tensor& gates = bounds.log_decay;
+  const int64_t batch = gates.size(0), heads = gates.size(2), first = begin / block_keys;
+  const int64_t units = core::ceil_div(length, block_keys) - first;
+  std::vector<SequenceRows> sequences(static_cast<size_t>(batch), SequenceRows{});
+  for (size_t b = 0; b < sequences.size(); ++b) {
+    sequences[b].batch = static_cast<int32_t>(b);
+    sequences[b].keys = static_cast<int32_t>(length);
+    sequences[b].bounds_before = static_cast<int32_t>(static_cast<int64_t>(b) * units);
+  }
+  Sent sent;
+  const size_t sequences_at = sent.add(sequences);
+  sent.send(machine);
+  GateArguments arguments = {};
+  arguments.call.sequences = sent.at<SequenceRows>(sequences_at);
+  arguments.call.sequence_count = static_cast<int32_t>(batch);
+  arguments.call.heads = static_cast<int32_t>(heads);
+  arguments.call.key_units = static_cast<int32_t>(batch * units);
+  arguments.call.gate_entries = static_cast<int32_t>(bounds.gates.size(1));
+  arguments.log_decay = static_cast<const float*>(gates.raw());
+  arguments.batch_stride = gates.stride(0);
+  arguments.key_stride = gates.stride(1);
+  arguments.head_stride = gates.stride(2);
+  arguments.blocks = static_cast<GateBlock*>(bounds.gates.raw());
+  arguments.first_block = static_cast<int32_t>(first);
+  const Launches& launches = machine.launches(Form::gates);
+  void* const stream = machine.stream();
+  machine.check_launch("sum_gates", launches.sum_gates(arguments, heads * batch * units, Type::bfloat16, stream));
+  machine.check_launch("sum_gate_blocks", launches.sum_gate_blocks(arguments, batch * heads, Type::bfloat16, stream));
+}
+
 bool decode(const Machine& machine, const Problem& problem, const CachedBounds& bounds, AttentionState* state) {
   if (!supports(problem)) return false;
   check_device(machine, problem);
@@ -95,8 +127,13 @@ bool decode(const Machine& machine, const Problem& problem, const CachedBounds& 
   const Made<DecodeLimits> limits(machine, skips ? split.all_tiles : 0);
   const Made<PartialRow> partials(machine, rows * slots);
   const Made<float> partial_out(machine, rows * slots * problem.head_dim);
+  Call sent_call = call.call(sent);
+  if (form_of(problem) == Form::gates) {
+    sent_call.gates = static_cast<const GateBlock*>(bounds.gates.raw());
+    sent_call.gate_entries = static_cast<int32_t>(bounds.gates.size(1));
+  }
   const DecodeArguments arguments = {
-      .call = call.call(sent),
+      .call = sent_call,
       .out = rows_of(problem.out),
       .tree = tree_of(bounds, problem.keys),
       .limits = limits.get(),
@@ -109,7 +146,7 @@ bool decode(const Machine& machine, const Problem& problem, const CachedBounds& 
       .slots = static_cast<int32_t>(slots),
       .blocks_of_split = static_cast<int32_t>(split.blocks_of_split),
       .budget = skip_budget(problem)};
-  const Launches& launches = machine.launches();
+  const Launches& launches = machine.launches(form_of(problem));
   void* const stream = machine.stream();
   const Type type = type_of(problem.dtype);
   if (skips) machine.check_launch("decode_near", launches.decode_near(arguments, split.all_tiles, type, stream));

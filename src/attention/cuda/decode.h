@@ -7,7 +7,7 @@
 
 #include <cstddef>
 
-#include "attention/cuda/place.h"
+#include "attention/cuda/gates.h"
 #include "attention/cuda/tile.h"
 
 ALIBI_LANES_BEGIN
@@ -39,9 +39,32 @@ struct alignas(16) DecodeRow {
   PartialRow found;     ///< result over the keys visited so far
 };
 
+/// The gates of a row. Nothing without gates.
+template <Form form>
+struct DecodeGates {
+  ALIBI_LANE DecodeGates() {}
+  ALIBI_LANE DecodeGates(const Place& /*place*/, int /*query*/) {}
+  ALIBI_LANE PairGates<form> pairs(int /*position*/, int /*key*/) const { return PairGates<form>(); }
+  ALIBI_LANE float since(int /*key*/) const { return 0; }
+};
+template <>
+struct DecodeGates<Form::gates> {
+  TileGates<Form::gates> tile;
+  GateRow row;
+
+  ALIBI_LANE DecodeGates() {}
+  ALIBI_LANE DecodeGates(const GatedPlace& place, int query) : tile(place, query), row(place, tile, query) {}
+  /// For the block of a key.
+  ALIBI_LANE PairGates<Form::gates> pairs(int position, int key) const {
+    return PairGates<Form::gates>(tile, row, position, key);
+  }
+  /// The sum over the keys from `key`, the first of an earlier block, up to the row.
+  ALIBI_LANE float since(int key) const { return tile.since(key / block_keys) + row.from_tile; }
+};
+
 /// Visits some of the keys of a tile. Each warp processes 16 keys at a time with its own sums while it copies the next
 /// ones. At the end the sums of the warps are merged.
-template <Type type, int columns>
+template <Type type, int columns, Form form>
 struct DecodeVisit {
   using Operand = Tile<columns>;
   static constexpr int warps = columns <= 128 ? 4 : 2, threads = 32 * warps;
@@ -68,6 +91,7 @@ struct DecodeVisit {
   float max[2], sum[2];  ///< for the lane's two rows; sum is the lane's own part
   RowSight sight[2];
   float before[2], after[2];
+  DecodeGates<form> gates[2];
 
   /// Writes rows and queries to shared memory.
   ALIBI_LANE DecodeVisit(const DecodeArguments& arguments, const DecodeTile& rows) : a(arguments), tile(rows) {
@@ -78,7 +102,7 @@ struct DecodeVisit {
     values = rows_of(a.call.v, tile.batch, 0, tile.kv_head);
     if (at < decode_rows) {
       const int row = at < tile.count ? at : 0;
-      const Place place(a.call, sequence, tile.head(row));
+      const PlaceOf<form> place(a.call, sequence, tile.head(row));
       DecodeRow known = {RowSight(place, tile.query(row)), place.before, place.after, {-infinity, 0}};
       if (at >= tile.count) known.sight.seen = {0, 0};
       shared_store(row_at(at), known);
@@ -96,7 +120,9 @@ struct DecodeVisit {
     block_sync();
     ALIBI_UNROLLED
     for (int r = 0; r < 2; ++r) {
-      const auto row = shared_load<DecodeRow>(row_at(lane / 4 + 8 * r));
+      const int own = lane / 4 + 8 * r;
+      const auto row = shared_load<DecodeRow>(row_at(own));
+      gates[r] = gates_of(a, tile, own < tile.count ? own : 0);
       sight[r] = row.sight;
       before[r] = row.before;
       after[r] = row.after;
@@ -106,6 +132,9 @@ struct DecodeVisit {
     out[0].clear();
   }
 
+  static ALIBI_LANE DecodeGates<form> gates_of(const DecodeArguments& a, const DecodeTile& tile, int row) {
+    return DecodeGates<form>(PlaceOf<form>(a.call, a.call.sequences[tile.batch], tile.head(row)), tile.query(row));
+  }
   static ALIBI_LANE uint32_t row_at(int row) { return rows_at + static_cast<uint32_t>(row * sizeof(DecodeRow)); }
 
   /// The keys that at least one of the rows sees.
@@ -216,12 +245,14 @@ struct DecodeVisit {
     ALIBI_UNROLLED
     for (int r = 0; r < 2; ++r) {
       float top = -infinity;
+      const PairGates<form> pairs = gates[r].pairs(sight[r].position, key);
       ALIBI_UNROLLED
       for (int j = 0; j < slice_keys / 8; ++j) {
         ALIBI_UNROLLED
         for (int e = 0; e < 2; ++e) {
           float& score = scores[0].at[j][2 * r + e];
-          score = sight[r].biased(before[r], after[r], own_key + 8 * j + e, score * a.call.scale2);
+          const int at = own_key + 8 * j + e;
+          score = pairs.add(sight[r].biased(before[r], after[r], at, score * a.call.scale2), at);
           top = fmaxf(top, score);
         }
       }
@@ -252,10 +283,10 @@ struct DecodeVisit {
 
 /// One thread block for each tile of each split. Tiles that read the same keys of a key/value head have neighbouring
 /// indices, so that they read the keys at the same time.
-template <Type type, int columns>
+template <Type type, int columns, Form form>
 struct DecodeSplits {
   using Arguments = DecodeArguments;
-  using Visit = DecodeVisit<type, columns>;
+  using Visit = DecodeVisit<type, columns, form>;
   static constexpr int threads = Visit::threads, shared_bytes = Visit::shared_bytes;
   static constexpr int blocks_at_once = columns <= 64 ? 4 : 2;
 

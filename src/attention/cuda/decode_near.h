@@ -5,7 +5,8 @@
 //
 //     2^(min(x N, scale q c' + x r) - m D - max) (1 - 2^(-m n)) / (1 - 2^-m)      x = |scale q|, all in powers of two
 //
-// in units of the row's maximum over the near keys. Ranges are dropped, farthest first, while the sum of their bounds
+// in units of the row's maximum over the near keys. With gates, their sum from the last key of the range to the row is added
+// to the exponent. Ranges are dropped, farthest first, while the sum of their bounds
 // is within budget * sum. The exponent is raised for rounding errors as in skip.h, where scores are bounded by x N and
 // x |c|.
 #pragma once
@@ -16,6 +17,7 @@
 ALIBI_LANES_BEGIN
 
 /// Applies the rule to one row and one side. All lanes of a warp work together.
+template <Form form>
 struct DecodeRule {
   const DecodeArguments& a;
   int64_t head;  ///< number of the key/value head: batch * kv_heads + kv_head
@@ -25,6 +27,7 @@ struct DecodeRule {
   float x;        ///< upper bound of |scale q|
   float max;      ///< maximum over the near keys
   float budget;   ///< weight that may be dropped, relative to max
+  DecodeGates<form> gates;
   float slope;
   float all_keys;  ///< weight of infinitely many keys, relative to the nearest one
 
@@ -33,16 +36,16 @@ struct DecodeRule {
     all_keys = -1 / expm1f(-slope / log2_of_e);
   }
 
-  /// Upper bound of the weight of `keys` keys from a distance on.
-  ALIBI_LANE float bound(KeyNode node, int distance, int keys) const {
+  /// Upper bound of the weight of `keys` keys from a distance on. `fall` is the least that gates take from them.
+  ALIBI_LANE float bound(KeyNode node, int distance, int keys, float fall) const {
     const float scores = x * node.norm, number = static_cast<float>(keys);
     const float most = fminf(scores, fmaf(x, node.radius, product));
     const float of_scores = (scores + x * a.tree.centre_norms[head] + fabsf(max)) * 0x1p-12f;
-    const float of_biases = slope * static_cast<float>(distance + 192) * 0x1p-20f;
+    const float of_biases = (slope * static_cast<float>(distance + 192) + fall) * 0x1p-20f;
     const float of_sums = 0x1p-7f + static_cast<float>(last_key) * 0x1p-28f;
-    const float exponent = most - slope * static_cast<float>(distance) - max + (of_scores + of_biases + of_sums);
-    const float weights = fminf(number, -all_keys * expm1f(-slope / log2_of_e * number)) * (1 + 0x1p-16f);
-    return power_of_2(exponent) * weights;
+    const float exponent = most - slope * static_cast<float>(distance) - fall - max + (of_scores + of_biases + of_sums);
+    const float weights = slope > 0 ? fminf(number, -all_keys * expm1f(-slope / log2_of_e * number)) : number;
+    return power_of_2(exponent) * (weights * (1 + 0x1p-16f));
   }
 
   /// Returns the keys of [begin, end), all on one side of the row, that the row must visit. Starts at the top of the
@@ -63,7 +66,7 @@ struct DecodeRule {
       if (real) {
         const int64_t distance = before ? position - (end - 1) : begin - position;
         weight = bound(a.tree.level[level][head * a.tree.stride[level] + node], static_cast<int>(distance),
-                       static_cast<int>(end - begin));
+                       static_cast<int>(end - begin), before ? -gates.since(static_cast<int>(end)) : 0.0f);
       }
       // Prefix sums over the lanes.
       float sums = weight, total = weight;
@@ -88,10 +91,10 @@ struct DecodeRule {
 };
 
 /// One thread block for each tile.
-template <Type type, int columns>
+template <Type type, int columns, Form form>
 struct DecodeNear {
   using Arguments = DecodeArguments;
-  using Visit = DecodeVisit<type, columns>;
+  using Visit = DecodeVisit<type, columns, form>;
   static constexpr int threads = Visit::threads, blocks_at_once = 2;
   static constexpr int near_keys =
       2 * block_keys;  ///< keys on each side of the queries that are visited before the rule is applied
@@ -149,7 +152,8 @@ struct DecodeNear {
   static ALIBI_LANE Keys needed(const Arguments& a, int of_head, int at, Keys near, int keys) {
     const int lane = thread_index() % 32;
     auto row = shared_load<DecodeRow>(Visit::row_at(at));
-    if (a.call.sinks != nullptr) visit_sink(a, DecodeTile(a, of_head, block_index() % a.tiles), at, row.found);
+    const DecodeTile tile(a, of_head, block_index() % a.tiles);
+    if (a.call.sinks != nullptr) visit_sink(a, tile, at, row.found);
     const Keys seen = row.sight.seen;
     float squares = 0, product = 0;
     if (lane * 8 < a.call.head_dim) {
@@ -167,21 +171,22 @@ struct DecodeNear {
       squares += lane_xor(squares, bits);
       product += lane_xor(product, bits);
     }
-    DecodeRule rule = {a,
-                       of_head,
-                       row.sight.position,
-                       keys - 1,
-                       product * a.call.scale2,
-                       fabsf(a.call.scale2) * norm_bound(squares, a.call.head_dim),
-                       row.found.max,
-                       a.budget * row.found.sum,
-                       0,
-                       0};
+    DecodeRule<form> rule = {a,
+                             of_head,
+                             row.sight.position,
+                             keys - 1,
+                             product * a.call.scale2,
+                             fabsf(a.call.scale2) * norm_bound(squares, a.call.head_dim),
+                             row.found.max,
+                             a.budget * row.found.sum,
+                             Visit::gates_of(a, tile, at),
+                             0,
+                             0};
     Keys own = near;
     if (seen.begin < seen.end && seen.begin < near.begin) {
       own.begin = seen.begin;
       rule.set_slope(row.before);
-      if (row.before > 0) own.begin = rule.template needed<true>({seen.begin, near.begin}).begin;
+      if (row.before > 0 || form == Form::gates) own.begin = rule.template needed<true>({seen.begin, near.begin}).begin;
     }
     if (seen.begin < seen.end && seen.end > near.end) {
       own.end = seen.end;

@@ -14,7 +14,13 @@ ALIBI_LANES_BEGIN
 /// A smaller gate counts as this: whatever comes before it has no weight in either case.
 constexpr float least_gate = -0x1p23f;
 
-/// One thread block for each block of keys of each head. Sums its gates. Their sum, and the last document that begins
+/// Index of a head's first GateBlock.
+ALIBI_LANE int64_t gate_entry(const Call& call, const SequenceRows& sequence, int head) {
+  if (call.gate_entries == 0) return first_entry(call, sequence, head);
+  return (int64_t{sequence.batch} * call.heads + head) * call.gate_entries;
+}
+
+/// One thread block for each block of keys of each head, from first_block on. Sums its gates. Their sum, and the last document that begins
 /// here or -1, are left in the next block.
 struct SumGates {
   using Arguments = GateArguments;
@@ -28,7 +34,7 @@ struct SumGates {
     const int number =
         sequence_of(call.sequence_count, unit, [&](int other) { return call.sequences[other].bounds_before; });
     const SequenceRows sequence = call.sequences[number];
-    const int block = unit - sequence.bounds_before, key = block * block_keys + i;
+    const int block = unit - sequence.bounds_before + a.first_block, key = block * block_keys + i;
     if (block >= key_blocks(sequence)) return;
     const float log = key < sequence.keys
                           ? a.log_decay[sequence.batch * a.batch_stride +
@@ -46,7 +52,7 @@ struct SumGates {
       (j <= i ? start : end) += gate;
       if (j <= i && begun > document) document = begun;
     }
-    GateBlock& to = a.blocks[first_entry(call, sequence, head) + block];
+    GateBlock& to = a.blocks[gate_entry(call, sequence, head) + block];
     to.to_end[i] = static_cast<float>(end);
     to.from_start[i] = static_cast<float>(start);
     to.from_start_low[i] = static_cast<float>(start - static_cast<double>(to.from_start[i]));
@@ -87,10 +93,14 @@ struct SumGateBlocks {
 
   static ALIBI_LANE void run(const Arguments& a) {
     const SequenceRows sequence = a.call.sequences[block_index() / a.call.heads];
-    GateBlock* const blocks = a.blocks + first_entry(a.call, sequence, block_index() % a.call.heads);
-    const int last = key_blocks(sequence), each = (last + threads - 1) / threads;
-    const int begin = 1 + thread_index() * each, end = begin + each > last ? last + 1 : begin + each;
+    GateBlock* const blocks = a.blocks + gate_entry(a.call, sequence, block_index() % a.call.heads);
+    const int first = a.first_block, last = key_blocks(sequence), each = (last - first + threads - 1) / threads;
+    const int begin = first + 1 + thread_index() * each, end = begin + each > last ? last + 1 : begin + each;
     Sum own(-1), all(0);
+    if (first > 0) {
+      static_cast<GateSum&>(all) = blocks[first].before;
+      all.document = blocks[first].document;
+    }
     for (int i = begin; i < end; ++i) own.add(blocks[i].before.high, blocks[i].document);
     shared_store(static_cast<uint32_t>(thread_index() * sizeof(Sum)), own);
     block_sync();
@@ -104,7 +114,7 @@ struct SumGateBlocks {
       blocks[i].before = all;
       blocks[i].document = all.document;
     }
-    if (thread_index() > 0) return;
+    if (thread_index() > 0 || first > 0) return;
     blocks[0].before = {0, 0};
     blocks[0].document = 0;
   }
@@ -123,7 +133,7 @@ struct GatedPlace : Place {
   const GateBlock* gates;
 
   ALIBI_LANE GatedPlace(const Call& call, const SequenceRows& sequence, int head)
-      : Place(call, sequence, head), gates(call.gates + first_entry(call, sequence, head)) {}
+      : Place(call, sequence, head), gates(call.gates + gate_entry(call, sequence, head)) {}
 
   /// The first key of the document of a row.
   ALIBI_LANE int document(int row) const {

@@ -53,6 +53,8 @@ const CacheKernel* cuda_cache_kernel() {
   static constexpr CacheKernel kernel = {
       .note_keys = [](const Tensor& keys, int64_t begin,
                       const CachedBounds& bounds) { cuda::note_keys(gpu(), keys, begin, bounds); },
+      .note_gates = [](int64_t begin, int64_t length,
+                       const CachedBounds& bounds) { cuda::note_gates(gpu(), begin, length, bounds); },
       .decode = [](const Problem& problem, const CachedBounds& bounds,
                    AttentionState* state) { return cuda::decode(gpu(), problem, bounds, state); },
   };

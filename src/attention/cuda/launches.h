@@ -49,6 +49,10 @@ struct KernelsOf {
   using OfQueries = QueryGradients<type, columns, form>;
   template <Type type, int columns>
   using OfKeys = KeyGradients<type, columns, form>;
+  template <Type type, int columns>
+  using NearKeys = DecodeNear<type, columns, form>;
+  template <Type type, int columns>
+  using Splits = DecodeSplits<type, columns, form>;
 };
 
 template <Form form>
@@ -69,6 +73,9 @@ Launches launches_for() {
   all.query_gradients = launch_for<Of::template OfQueries>;
   all.key_gradients = launch_for<Of::template OfKeys>;
   all.add_slopes = launch_for_any<AddSlopes>;
+  all.decode_near = launch_for<Of::template NearKeys>;
+  all.decode_splits = launch_for<Of::template Splits>;
+  all.decode_merge = launch_for<DecodeMerge>;
   if constexpr (form == Form::gates) {
     all.sum_gates = launch_for_any<SumGates>;
     all.sum_gate_blocks = launch_for_any<SumGateBlocks>;
@@ -81,9 +88,6 @@ Launches launches_for() {
     all.cached_centres = launch_for<CachedCentres>;
     all.measure_cached = launch_for<MeasureCached>;
     all.raise_nodes = launch_for_any<RaiseNodes>;
-    all.decode_near = launch_for<DecodeNear>;
-    all.decode_splits = launch_for<DecodeSplits>;
-    all.decode_merge = launch_for<DecodeMerge>;
   }
   return all;
 }

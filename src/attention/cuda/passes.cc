@@ -20,8 +20,6 @@ namespace {
 
 using namespace std::literals;
 
-Form form_of(const Problem& problem) { return problem.log_decay.defined() ? Form::gates : Form::slopes; }
-
 /// Sums the gates of the call for its other kernels. The result owns the sums.
 Made<GateBlock> sum_gates(const Machine& machine, const Problem& problem, const SentCall& sent, Call& call) {
   const Tensor& gates = problem.log_decay;
@@ -32,7 +30,8 @@ Made<GateBlock> sum_gates(const Machine& machine, const Problem& problem, const 
                                    .batch_stride = gates.stride(0),
                                    .key_stride = gates.stride(1),
                                    .head_stride = gates.stride(2),
-                                   .blocks = blocks.get()};
+                                   .blocks = blocks.get(),
+                                   .first_block = 0};
   const Launches& launches = machine.launches(Form::gates);
   const Type type = type_of(problem.dtype);
   machine.check_launch("sum_gates",

@@ -39,6 +39,8 @@ void check_device(const Machine& machine, const Problem& problem);
 /// Whether the kernels apply the skip rule.
 bool asks_skip_rule(const Problem& problem);
 
+inline Form form_of(const Problem& problem) { return problem.log_decay.defined() ? Form::gates : Form::slopes; }
+
 /// See Kernel.
 std::string refusal(const Problem& problem);
 inline bool supports(const Problem& problem) { return refusal(problem).empty(); }
@@ -47,6 +49,7 @@ bool backward(const Machine& machine, const Problem& problem, const AttentionSta
 
 /// See CacheKernel.
 void note_keys(const Machine& machine, const Tensor& keys, int64_t begin, const CachedBounds& bounds);
+void note_gates(const Machine& machine, int64_t begin, int64_t length, const CachedBounds& bounds);
 bool decode(const Machine& machine, const Problem& problem, const CachedBounds& bounds, AttentionState* state);
 
 }  // namespace alibi::kernels::cuda

@@ -142,7 +142,8 @@ class SentCall {
             .both_units = static_cast<int32_t>(uniform_ ? both_units() : bounds_),
             .causal = problem_.causal,
             .scale = problem_.scale,
-            .scale2 = problem_.scale * std::numbers::log2e_v<float>};
+            .scale2 = problem_.scale * std::numbers::log2e_v<float>,
+            .gate_entries = 0};
   }
   /// Number of entries of all sequences for one head.
   int64_t bounds() const { return bounds_; }

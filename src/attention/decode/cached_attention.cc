@@ -60,7 +60,10 @@ void cached_attention(const Tensor& q, const KvCache& cache, const AttentionOpti
   if (!held.has_evicted()) {
     const Tensor keys = cache.keys(), values = cache.values();
     AttentionOptions whole = options;
-    if (held.decays.heads() > 0 && held.length > 0) whole.log_decay = held.decays.gates(0);
+    if (held.gate_heads() > 0 && held.length > 0) {
+      whole.log_decay = held.device == Device::cpu ? held.decays.gates(0)
+                                                   : held.bounds.log_decay.slice(1, 0, held.length);
+    }
     // A state counts all blocks of keys, and serves a backward pass over all keys, so none is left out then.
     const int64_t begin =
         state != nullptr || held.device != Device::cpu

@@ -43,6 +43,13 @@ void note_keys(core::StateOf<KvCache>& cache, int64_t begin) {
   kernel_of(cache.device).note_keys(part_of(cache, cache.k, 0, cache.length), begin, cache.bounds);
 }
 
+/// The bounds with room for the gates of `capacity` keys.
+CachedBounds with_gates(CachedBounds bounds, int64_t batch, int64_t heads, int64_t capacity, Device device) {
+  bounds.log_decay = Tensor::empty({batch, capacity, heads}, DType::float32, device);
+  bounds.gates = Tensor::empty({batch * heads, capacity / cache_block + 1, gate_block_floats}, DType::float32, device);
+  return bounds;
+}
+
 }  // namespace
 
 void check_device_cache(int64_t head_dim, DType dtype, Device device) {
@@ -79,6 +86,12 @@ void move_device_cache(core::StateOf<KvCache>& cache, int64_t capacity) {
     }
     nodes = nodes > 1 ? core::ceil_div(nodes, NormTree::fanout) : 0;
   }
+  if (const int64_t gate_heads = cache.gate_heads(); gate_heads > 0) {
+    to.bounds = with_gates(to.bounds, cache.batch, gate_heads, capacity, cache.device);
+    const int64_t keys = std::min(capacity, cache.length), entries = core::ceil_div(keys, cache_block) + 1;
+    to.bounds.log_decay.slice(1, 0, keys).copy_from(cache.bounds.log_decay.slice(1, 0, keys));
+    to.bounds.gates.slice(1, 0, entries).copy_from(cache.bounds.gates.slice(1, 0, entries));
+  }
   const auto copy_or_zeros = [&](const Tensor& from, Shape shape) {
     return from.defined() ? from.clone() : Tensor(std::move(shape), DType::float32, cache.device);
   };
@@ -89,6 +102,15 @@ void move_device_cache(core::StateOf<KvCache>& cache, int64_t capacity) {
     core::device_memory(cache.device).order(stream(), cache.memory_queue);
   }
   cache = std::move(to);
+}
+
+void append_gates_on_device(core::StateOf<KvCache>& cache, const Tensor& log_decay) {
+  begin_change(cache);
+  const int64_t heads = log_decay.size(2), first = cache.length, length = first + log_decay.size(1);
+  CachedBounds& bounds = cache.bounds;
+  if (!bounds.log_decay.defined()) bounds = with_gates(bounds, cache.batch, heads, cache.capacity, cache.device);
+  bounds.log_decay.slice(1, first, length).copy_from(log_decay);
+  kernel_of(cache.device).note_gates(first, length, bounds);
 }
 
 void append_on_device(core::StateOf<KvCache>& cache, const Tensor& k, const Tensor& v) {
@@ -118,7 +140,8 @@ void decode_on_device(const Tensor& q, const KvCache& cache, const AttentionOpti
   constexpr const char* operation = "attention_decode";
   check_cached_options(operation, options);
   const Tensor keys = cache.keys(), values = cache.values();
-  const Problem problem = make_problem(operation, q, keys, values, out, options);
+  Problem problem = make_problem(operation, q, keys, values, out, options);
+  add_gates(operation, core::state_of(cache), problem);
   check_apart(operation, "out", out, "the cache's keys", keys);
   check_apart(operation, "out", out, "the cache's values", values);
   if (state != nullptr) {

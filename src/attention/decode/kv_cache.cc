@@ -40,22 +40,27 @@ void check_rows(const char* name, const Tensor& tensor, const core::StateOf<KvCa
 }
 
 void add_gates(core::StateOf<KvCache>& cache, const Tensor& k, const std::optional<Tensor>& log_decay) {
-  const int64_t heads = cache.decays.heads();
+  const int64_t heads = cache.gate_heads();
   check_usage(cache.length == 0 || log_decay.has_value() == (heads > 0),
               "[kv_cache] log_decay is {}, but the {} keys of the cache have {}; expected gates for all keys or none",
               log_decay ? "given" : "not given", cache.length, heads > 0 ? "gates" : "none");
-  if (cache.length == 0 && !log_decay) cache.decays = {};  // a cache that was emptied may have had gates
-  if (!log_decay) return;
-  check_usage(cache.device == Device::cpu, "[kv_cache] log_decay is given to a cache on '{}', expected one on 'cpu'",
-              name_of(cache.device));
+  const auto forget_old_gates = [&] {  // a cache that was emptied may have had gates
+    if (cache.length > 0) return;
+    cache.decays = {};
+    cache.bounds.log_decay = cache.bounds.gates = Tensor();
+  };
+  if (!log_decay) return forget_old_gates();
   check_usage(log_decay->defined() && log_decay->axes() == 3 && log_decay->dtype() == DType::float32 &&
                   log_decay->size(0) == cache.batch && log_decay->size(1) == k.size(1) &&
                   log_decay->size(2) % cache.kv_heads == 0 && log_decay->size(2) > 0 &&
                   (cache.length == 0 || log_decay->size(2) == heads),
               "[kv_cache] log_decay has shape {}, expected float32 [{}, {}, query heads]", log_decay->shape(),
               cache.batch, k.size(1));
-  if (cache.length == 0) cache.decays = {};
-  cache.decays.append("kv_cache", *log_decay);
+  check_usage(log_decay->device() == cache.device, "[kv_cache] log_decay is on '{}', but the cache is on '{}'",
+              name_of(log_decay->device()), name_of(cache.device));
+  forget_old_gates();
+  cache.device == Device::cpu ? cache.decays.append("kv_cache", *log_decay)
+                              : kernels::append_gates_on_device(cache, *log_decay);
 }
 
 }  // namespace
@@ -163,7 +168,11 @@ int64_t KvCache::bytes() const {
   sum += state_->decays.bytes();
   for (const kernels::EvictedKeys& evicted : state_->evicted) sum += evicted.bytes();
   sum += static_cast<int64_t>(state_->evicted_weights.capacity() * sizeof(kernels::EvictedWeights));
-  for (const Tensor& level : state_->bounds.levels) sum += static_cast<int64_t>(level.bytes());
+  const kernels::CachedBounds& bounds = state_->bounds;
+  for (const Tensor& level : bounds.levels) sum += static_cast<int64_t>(level.bytes());
+  for (const Tensor* of_gates : {&bounds.log_decay, &bounds.gates}) {
+    if (of_gates->defined()) sum += static_cast<int64_t>(of_gates->bytes());
+  }
   if (device() != Device::cpu) sum += static_cast<int64_t>(state_->bounds.centres.bytes());
   return sum;
 }

@@ -75,11 +75,16 @@ struct [[gnu::visibility("hidden")]] KvCache::State {
   std::vector<kernels::EvictedWeights> evicted_weights;  ///< [batch * query heads] with gates, if keys were evicted
   /// [batch * kv_heads, stride]: the centre of the first centre_rows keys, or zero while there are fewer.
   std::vector<float> centres;
-  kernels::Decays decays;        ///< of all keys, if there are gates
+  kernels::Decays decays;        ///< on the CPU: of all keys, if there are gates
   kernels::CachedBounds bounds;  ///< on a device other than the CPU: replaces norms, radii and centres
   void* queue;                   ///< on a device: the stream in which the last call changed the cache
   void* memory_queue = nullptr;  ///< on a device: the stream in which k, v and bounds were allocated and are freed
 
+  /// Number of query heads of the gates; 0 without gates.
+  int64_t gate_heads() const {
+    if (device == Device::cpu) return decays.heads();
+    return bounds.log_decay.defined() ? bounds.log_decay.size(2) : 0;
+  }
   const float* centre(int64_t head) const { return &centres[static_cast<size_t>(head * stride)]; }
 
   void resize_trees(int64_t keys) {
@@ -154,11 +159,15 @@ inline void check_cached_options(const char* operation, const AttentionOptions& 
 
 /// Gives a problem over the keys of a cache their gates.
 inline void add_gates(const char* operation, const core::StateOf<KvCache>& cache, Problem& problem) {
-  const int64_t heads = cache.decays.heads();
+  const int64_t heads = cache.gate_heads();
   if (heads == 0 || cache.length == 0) return;
   check_usage(problem.causal, "[{}] the cache has gates, but attention is not causal; expected causal", operation);
   check_usage(heads == problem.heads, "[{}] q has {} heads, expected {}, those of the gates in the cache", operation,
               problem.heads, heads);
+  if (cache.device != Device::cpu) {
+    problem.log_decay = cache.bounds.log_decay.slice(1, 0, cache.length);
+    return;
+  }
   problem.decays = std::shared_ptr<const Decays>(std::shared_ptr<void>(), &cache.decays);  // not owned
 }
 

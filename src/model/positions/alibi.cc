@@ -33,6 +33,10 @@ class Alibi : public PositionBias {
     }
   }
 
+  /// Angles beyond the training length must be hidden, which the published slopes do not (docs/explanation/paper.md, E15).
+  void set_defaults(TransformerConfig& config, int64_t /*train_length*/) const override {
+    if (!config.position.rotation.empty()) config.attention.alibi_bias_max = 4;
+  }
   void declare(const VisitParameter& visit) override {
     if (!is_learned() || config_.layers == 0) return;
     const auto low = static_cast<float>(std::max<double>(least_exponent, -config_.attention.alibi_bias_max));
@@ -143,7 +147,8 @@ PositionMethod alibi() {
       .fields =
           {
               {{ALIBI_FIELD("alibi_bias_max", transformer.attention.alibi_bias_max), .range = {.above = 0, .most = 1e6},
-                .help = "ALiBi: exponent of the smallest slope, which is 2^-X", .rare = true},
+                .help = "ALiBi: exponent of the smallest slope, which is 2^-X", .default_text = "8; 4 with a rotation",
+                .rare = true},
                {.json = "attn_config.alibi_bias_max", .offered = true}},
               {{ALIBI_FIELD("alibi_slopes", transformer.attention.alibi_slopes), .range = {.least = 0},
                 .help = "ALiBi: slopes of the heads, separated by commas, or one for all heads; they replace those of "

@@ -30,6 +30,10 @@ class Rotary : public Rotation {
                      fmt::format("{} is {}, expected 0 with rotary positions and no {}", fields.name("clip_qkv"),
                                  attention.clip_qkv, fields.name("qk_norm")));
   }
+  /// With ALiBi, half of the dimensions (docs/explanation/paper.md, E15).
+  void set_defaults(TransformerConfig& config, int64_t /*train_length*/) const override {
+    if (config.position.bias == "alibi" && config.head_dim() % 4 == 0) kPartialRotaryFactor.set(config, 0.5);
+  }
   bool interpolates() const override { return true; }
   void rotate(Tensor& x, int64_t first, const PositionScale& scale) const override {
     Tensor part = x.slice(3, 0, rotated());
@@ -85,7 +89,8 @@ PositionMethod rotary() {
                    .help = "Rotary positions: base of the wavelengths"},
                   {.json = "alibi.rotary_theta", .always_written = true}},
                  number_field<kPartialRotaryFactor>(
-                     {.above = 0, .most = 1}, "Rotary positions: share of head_dim that is rotated, from its start")},
+                     {.above = 0, .most = 1}, "Rotary positions: share of head_dim that is rotated, from its start",
+                                                    "1; 0.5 with alibi")},
   };
 }
 

@@ -97,6 +97,9 @@ class MpiWorld final : public World {
 
   [[noreturn]] void abort(int code) override {
     std::fflush(nullptr);
+    // After MPI_Abort, MPICH's launcher may end without reading what this process wrote.
+    constexpr std::chrono::milliseconds until_read(250);
+    std::this_thread::sleep_for(until_read);
     // MPI_Abort may wait for a host that is down.
     std::thread([code] { MPI_Abort(MPI_COMM_WORLD, code); }).detach();
     constexpr std::chrono::seconds enough(4);

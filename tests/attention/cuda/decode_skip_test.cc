@@ -25,14 +25,25 @@ struct OneRow {
   void run() {
     KvCache cache(1, 1, c.head_dim, c.dtype, Device::cuda);
     const Tensor k = in.k.to(Device::cuda), v = in.v.to(Device::cuda);
-    cache.append(k.slice(1, 0, c.keys / 2), v.slice(1, 0, c.keys / 2));
-    cache.append(k.slice(1, c.keys / 2, c.keys), v.slice(1, c.keys / 2, c.keys));
+    for (const auto& [begin, end] : {std::pair{int64_t{0}, c.keys / 2}, {c.keys / 2, c.keys}}) {
+      std::optional<Tensor> of_keys;
+      if (gates.defined()) of_keys = gates.slice(1, begin, end).to(Device::cuda);
+      cache.append(k.slice(1, begin, end), v.slice(1, begin, end), of_keys);
+    }
     AttentionState state;
     out = attention_decode(in.q.to(Device::cuda), cache, options, &state).to(Device::cpu);
     lse = static_cast<double>(state.lse.to_floats()[0]);
     total = state.stats.blocks_total;
     first_block = total - state.stats.blocks_visited;
     centre = doubles(core::state_of(cache).bounds.centres);
+  }
+
+  /// The sum of the gates after a key.
+  double gates_after(int64_t key) const {
+    double sum = 0;
+    if (!gates.defined()) return sum;
+    for (int64_t j = key + 1; j < c.keys; ++j) sum += static_cast<double>(gates.data<float>()[j]);
+    return sum;
   }
 
   std::vector<double> scores() const {
@@ -44,7 +55,8 @@ struct OneRow {
       for (size_t d = 0; d < size; ++d) sum += q[d] * k[j * size + d];
       result.push_back(sum / std::sqrt(static_cast<double>(size)) -
                        static_cast<double>(options.alibi_slopes[0]) *
-                           static_cast<double>(c.keys - 1 - static_cast<int64_t>(j)));
+                           static_cast<double>(c.keys - 1 - static_cast<int64_t>(j)) +
+                       gates_after(static_cast<int64_t>(j)));
     }
     return result;
   }
@@ -89,8 +101,9 @@ struct OneRow {
         radius = std::max(radius, std::sqrt(distances));
       }
       const double score = std::min(reach * norm, product + reach * radius);
-      left -= std::exp(score - slope * static_cast<double>(c.keys - first - keys_of_block) - most) *
-              kernels::weight_of_keys(slope, keys_of_block);
+      left -= std::exp(score - slope * static_cast<double>(c.keys - first - keys_of_block) +
+                       gates_after(first + keys_of_block - 1) - most) *
+              (slope > 0 ? kernels::weight_of_keys(slope, keys_of_block) : static_cast<double>(keys_of_block));
       if (!(left >= 0)) return first / keys_of_block;
     }
     return near / keys_of_block;
@@ -105,6 +118,7 @@ struct OneRow {
     std::vector<double> expected, expected_lse;
     AttentionOptions plain = options;
     plain.tolerance = 0;
+    if (gates.defined()) plain.log_decay = gates.slice(1, first_block * keys_of_block, c.keys);
     attention_reference(in.q, in.k.slice(1, first_block * keys_of_block, c.keys),
                         in.v.slice(1, first_block * keys_of_block, c.keys), plain, expected, &expected_lse);
     const double unit = c.dtype == DType::bfloat16 ? 0x1p-8 : 0x1p-11;
@@ -115,6 +129,7 @@ struct OneRow {
   DecodeCase c;
   DecodeInputs in;
   AttentionOptions options;
+  Tensor gates;  // undefined: none
   Tensor out;
   double lse = 0;
   int64_t total = 0, first_block = 0;
@@ -139,6 +154,25 @@ TEST(DecodeCudaSkip, WhatIsSkippedLiesWithinTheProof) {
   for (const DType dtype : {DType::bfloat16, DType::float16}) {
     for (const float tolerance : {0x1p-24f, 0x1p-11f, 0.1f}) {
       for (const float slope : {0.02f, 0.3f, 4.0f}) OneRow(1500, dtype, slope, tolerance).expect_proven();
+    }
+  }
+}
+
+TEST(DecodeCudaSkip, WithGatesTheBlocksAreThoseOfTheRule) {
+  const EmulatedDevice device;
+  for (const float slope : {0.0f, 0.005f}) {
+    for (const float mean : {0.003f, 0.02f, 0.2f}) {
+      for (const float tolerance : {0x1p-24f, 0x1p-11f}) {
+        OneRow row(2600, DType::bfloat16, slope, tolerance);
+        row.gates = random_tensor({1, 2600, 1}, 3);
+        for (int64_t j = 0; j < 2600; ++j) {
+          float& gate = row.gates.data<float>()[j];
+          gate = -mean * std::abs(gate);
+        }
+        row.expect_proven(mean > 0.01f || (slope > 0 && tolerance > 1e-5f));
+        EXPECT_LE(row.first_block, row.first_of_the_rule(1)) << slope << " " << mean;
+        EXPECT_GE(row.first_block, row.first_of_the_rule(0.5)) << slope << " " << mean;
+      }
     }
   }
 }

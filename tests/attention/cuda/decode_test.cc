@@ -16,7 +16,7 @@ using namespace test;
 Tensor there(const Tensor& tensor) { return tensor.to(Device::cuda); }
 
 /// A cache of the inputs on the device, appended in pieces and truncated in between.
-KvCache cache_on_device(const Tensor& k, const Tensor& v, uint64_t seed = 1) {
+KvCache cache_on_device(const Tensor& k, const Tensor& v, uint64_t seed = 1, const Tensor& gates = {}) {
   KvCache cache(k.size(0), k.size(2), k.size(3), k.dtype(), Device::cuda);
   const Tensor all_k = there(k), all_v = there(v);
   const core::Random random(seed);
@@ -26,7 +26,13 @@ KvCache cache_on_device(const Tensor& k, const Tensor& v, uint64_t seed = 1) {
     const int64_t most = std::min<int64_t>(left, draw % 3 == 0 ? left : 70 + left / 8);
     const auto piece = 1 + static_cast<int64_t>(random.below(draw++, static_cast<uint64_t>(most)));
     const auto part = [&](const Tensor& of) { return of.slice(1, begin, begin + piece); };
-    cache.append(part(all_k), part(all_v));
+    const auto append = [&](const Tensor& keys, const Tensor& values, float factor) {
+      if (!gates.defined()) return cache.append(keys, values);
+      Tensor of_keys = part(gates).clone();
+      for (int64_t i = 0; i < of_keys.elements(); ++i) of_keys.data<float>()[i] *= factor;
+      cache.append(keys, values, there(of_keys));
+    };
+    append(part(all_k), part(all_v), 1);
     if (draw % 4 == 1) {  // some are forgotten, and come again after others that were not meant to be there
       const auto most_dropped = static_cast<uint64_t>(std::min<int64_t>(cache.length(), 150));
       const int64_t kept = cache.length() - static_cast<int64_t>(random.below(draw++, most_dropped + 1));
@@ -34,7 +40,7 @@ KvCache cache_on_device(const Tensor& k, const Tensor& v, uint64_t seed = 1) {
       if (draw % 8 < 5) {
         Tensor wrong = part(all_k).clone();
         wrong.fill(7);
-        cache.append(wrong, wrong);
+        append(wrong, wrong, 3);
         cache.truncate(kept);
       }
     }
@@ -62,7 +68,7 @@ void expect_right(const DecodeCase& c, uint64_t seed = 1) {
   SCOPED_TRACE(c.name());
   const EmulatedDevice device(seed % 2 == 0);
   const DecodeInputs in(c);
-  const KvCache cache = cache_on_device(in.k, in.v, seed);
+  const KvCache cache = cache_on_device(in.k, in.v, seed, c.log_decay());
   ASSERT_EQ(cache.length(), c.keys);
   const Decoded found = decode(in.q, cache, c.options());
   std::vector<double> expected, lse;
@@ -101,6 +107,51 @@ DecodeCase random_case(uint64_t seed) {
 
 TEST(DecodeCuda, RandomCases) {
   for (uint64_t seed = 1; seed <= 60; ++seed) expect_right(random_case(seed), seed);
+}
+
+TEST(DecodeCuda, RandomCasesWithGates) {
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    DecodeCase c = random_case(seed);
+    c.causal = true;
+    c.gates = static_cast<Gates>(seed % 4);
+    expect_right(c, seed);
+  }
+  // Many blocks: threads that sum ranges of them, and nodes of the second level.
+  for (const Gates kind : {Gates::mild, Gates::sharp, Gates::documents}) {
+    expect_right({.keys = 9000, .dtype = DType::bfloat16, .tolerance = 0x1p-11f, .gates = kind});
+  }
+}
+
+TEST(DecodeCuda, CachesWithGates) {
+  const EmulatedDevice device;
+  const DecodeCase c{.batch = 2, .keys = 300, .dtype = DType::bfloat16, .gates = Gates::strong};
+  const DecodeInputs in(c);
+  const Tensor gates = c.log_decay();
+  KvCache cache = cache_on_device(in.k, in.v, 1, gates);
+  const Decoded expected = decode(in.q, cache, c.options());
+  EXPECT_TRUE(same_bits(decode(in.q, cache.clone(), c.options()).out, expected.out));
+  EXPECT_GT(cache.bytes(), cache_on_device(in.k, in.v).bytes());
+  // Long chunks go by attention() over it.
+  const Tensor q = there(random_tensor({2, 40, 2, 16}, 5, 1, DType::bfloat16));
+  Tensor chunk = q.clone(), few = q.clone();
+  cached_attention(q, cache, c.options(), chunk);
+  attention_decode(q, cache, c.options(), few);
+  EXPECT_TRUE(max_abs_diff(chunk, few) <= 0x1p-6);
+  // Some gates or none, for the heads that there are; an empty cache forgets them.
+  const Tensor k = there(in.k), v = there(in.v), on_device = there(gates);
+  expect_error([&] { cache.append(k, v); }, "log_decay is not given, but the 300 keys of the cache have gates");
+  expect_error([&] { cache.append(k, v, gates); }, "[kv_cache] log_decay is on 'cpu', but the cache is on 'cuda'");
+  expect_error([&] { cache.append(k, v, there(Tensor({2, 300, 4}))); }, "log_decay has shape [2, 300, 4]");
+  expect_error([&] { attention_decode(there(random_tensor({2, 1, 4, 16}, 5, 1, DType::bfloat16)), cache); },
+               "q has 4 heads, expected 2, those of the gates in the cache");
+  expect_error([&] { attention_decode(there(in.q), cache, {.causal = false}); }, "attention is not causal");
+  cache.truncate(0);
+  cache.append(k, v);
+  const Decoded plain = decode(in.q, cache, c.options());
+  cache.truncate(0);
+  cache.append(k, v, on_device);
+  EXPECT_TRUE(same_bits(decode(in.q, cache, c.options()).out, expected.out));
+  EXPECT_FALSE(same_bits(plain.out, expected.out));
 }
 
 TEST(DecodeCuda, EveryLengthAroundBlocksAndSplits) {
@@ -261,12 +312,6 @@ TEST(DecodeCuda, WhatItDoesNotTakeIsRefused) {
   KvCache cache = cache_on_device(in.k, in.v);
   expect_error([&] { cache.append(in.k, in.v); }, "[kv_cache] k is on 'cpu', but the cache is on 'cuda'");
   EXPECT_EQ(cache.length(), 10);
-  KvCache gated(1, 2, 16, DType::bfloat16, Device::cuda);
-  expect_error(
-      [&] {
-        gated.append(there(in.k), there(in.v), Tensor({1, 10, 2}));
-      },
-      "[kv_cache] log_decay is given to a cache on 'cuda', expected one on 'cpu'");
   expect_error([&] { cache.fork(); }, "[kv_cache] fork() needs a cache in the CPU's memory");
   const std::vector<int64_t> begins = {0, 0};
   expect_error([&] { cache.evict(begins, 0); }, "[kv_cache] evict() needs a cache in the CPU's memory");

@@ -87,6 +87,8 @@ constexpr kernels::Kernel kernel = {
 constexpr kernels::CacheKernel cache_kernel = {
     .note_keys = [](const Tensor& keys, int64_t begin,
                     const kernels::CachedBounds& bounds) { cuda::note_keys(machine, keys, begin, bounds); },
+    .note_gates = [](int64_t begin, int64_t length,
+                     const kernels::CachedBounds& bounds) { cuda::note_gates(machine, begin, length, bounds); },
     .decode = [](const kernels::Problem& problem, const kernels::CachedBounds& bounds,
                  AttentionState* state) { return cuda::decode(machine, problem, bounds, state); },
 };

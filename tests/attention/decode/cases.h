@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "alibi/kv_cache.h"
+#include "attention/gates.h"
 #include "testing.h"
 
 namespace alibi::test {
@@ -24,6 +25,7 @@ struct DecodeCase {
   float tolerance = 0;
   float softcap = 0;
   std::vector<float> sinks = {};
+  std::optional<Gates> gates = {};
 
   AttentionOptions options() const {
     AttentionOptions result;
@@ -43,15 +45,18 @@ struct DecodeCase {
     AttentionOptions result = options();
     if (!offset) result.query_offset = keys - queries;
     result.tolerance = 0;
+    if (gates) result.log_decay = log_decay();
     return result;
   }
+  /// The gates of the keys; undefined without gates.
+  Tensor log_decay() const { return gates ? random_gates({batch, keys, heads}, 7, *gates) : Tensor(); }
   std::string name() const {
     const char* const biases[] = {"none", "linear", "buckets", "by distance"};
     return fmt::format(
         "batch {} keys {} queries {} heads {}/{} dim {} {} {} causal {} window {} offset {} tolerance {} softcap {} "
-        "sinks {}",
+        "sinks {} gates {}",
         batch, keys, queries, heads, kv_heads, head_dim, biases[static_cast<int>(bias)], name_of(dtype), causal, window,
-        offset.value_or(keys - queries), tolerance, softcap, sinks.size());
+        offset.value_or(keys - queries), tolerance, softcap, sinks.size(), gates ? static_cast<int>(*gates) : -1);
   }
 };
 
