@@ -173,8 +173,8 @@ struct AttentionConfig {
   float qk_norm_eps = 0;            ///< with qk_norm: added to the variance; 0: BlockConfig::norm_eps
   bool sinks = false;  ///< each head of each layer has a learned sink (AttentionOptions::sinks), which starts at 0
   /// > 0: the scores are multiplied by s log(n), where n is the number of keys that the query sees and s is learned for
-  /// each head of each layer, from this value on (Scalable-Softmax, Nakanishi 2025, arXiv 2501.19399). With 1 / (mean of
-  /// log(n) in training), such as 0.26 at 128 tokens, a new model begins close to one without.
+  /// each head of each layer, from this value on (Scalable-Softmax, Nakanishi 2025, arXiv 2501.19399). With 1 / (mean
+  /// of log(n) in training), such as 0.26 at 128 tokens, a new model begins close to one without.
   float ssmax = 0;
   bool output_gate = false;  ///< the output is multiplied by sigmoid(W x), where x is the layer's normalized input
   /// Width of a causal depthwise convolution that is added to the layer's normalized input x, before attention reads

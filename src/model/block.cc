@@ -89,7 +89,8 @@ void Block::declare(const VisitParameter& visit) {
     visit(sinks_, {.name = at + "attn.sinks", .shape = {config_.attention.heads}, .start = Initializer::constant(0)});
   }
   if (const float start = config_.attention.ssmax; start > 0) {
-    visit(ssmax_, {.name = at + "attn.ssmax", .shape = {config_.attention.heads}, .start = Initializer::constant(start)});
+    visit(ssmax_,
+          {.name = at + "attn.ssmax", .shape = {config_.attention.heads}, .start = Initializer::constant(start)});
   }
   if (config_.attention.output_gate) {
     gate_.declare(visit, at + "attn.gate_proj", width, width, starts.qkv, std::nullopt);

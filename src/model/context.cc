@@ -74,8 +74,8 @@ void Context::State::begin() {
                 "[context] nope_layer_interval is {} and full_attention_interval is {}, expected 0 for a limit that "
                 "evicts keys, which needs a bound on what far keys weigh, or one window, in all layers",
                 attention.nope_layer_interval, attention.full_attention_interval);
-    check_usage(attention.ssmax == 0, "[context] ssmax is {}, expected 0 for a limit that evicts keys: later scores grow",
-                attention.ssmax);
+    check_usage(attention.ssmax == 0,
+                "[context] ssmax is {}, expected 0 for a limit that evicts keys: later scores grow", attention.ssmax);
     check_usage(!options.query_norm || !positions.bias->bounds_far_keys(),
                 "[context] query_norm is set for {} positions, expected it to be unset, because it is for gates",
                 name_of(config.position));

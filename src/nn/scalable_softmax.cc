@@ -79,8 +79,8 @@ void scale_queries_backward(const Tensor& q, const ScoreScale& scale, Tensor& dq
   core::parallel_for(q.size(2), [&](int64_t head) {
     const float s = scale.of_heads[static_cast<size_t>(head)];
     if (s == 0) return;
-    const double sum = q.dtype() == DType::bfloat16 ? sum_of_products<bfloat16>(q, dq, head)
-                                                    : sum_of_products<float>(q, dq, head);
+    const double sum =
+        q.dtype() == DType::bfloat16 ? sum_of_products<bfloat16>(q, dq, head) : sum_of_products<float>(q, dq, head);
     ds.data<float>()[head] += static_cast<float>(sum / static_cast<double>(s));
   });
   scale_queries(dq, scale);

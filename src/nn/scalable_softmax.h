@@ -1,5 +1,5 @@
-// Scalable-Softmax (Nakanishi 2025, arXiv 2501.19399): the scores of a query that sees n keys are multiplied by s log(n),
-// so that attention does not flatten in long texts. The factor is put into the queries.
+// Scalable-Softmax (Nakanishi 2025, arXiv 2501.19399): the scores of a query that sees n keys are multiplied by s
+// log(n), so that attention does not flatten in long texts. The factor is put into the queries.
 #pragma once
 
 #include <vector>

@@ -97,8 +97,8 @@ struct Call {
   int32_t tiles, key_units,
       both_units;  ///< totals over all sequences for one head: query tiles, and key blocks counted as in bounds_before
   int32_t causal;
-  float scale;   ///< scale of q k'
-  float scale2;  ///< scale * log2(e)
+  float scale;           ///< scale of q k'
+  float scale2;          ///< scale * log2(e)
   int32_t gate_entries;  ///< of a cache: entries of `gates` for each head of each batch entry; 0 without a cache
 };
 

@@ -5,10 +5,9 @@
 //
 //     2^(min(x N, scale q c' + x r) - m D - max) (1 - 2^(-m n)) / (1 - 2^-m)      x = |scale q|, all in powers of two
 //
-// in units of the row's maximum over the near keys. With gates, their sum from the last key of the range to the row is added
-// to the exponent. Ranges are dropped, farthest first, while the sum of their bounds
-// is within budget * sum. The exponent is raised for rounding errors as in skip.h, where scores are bounded by x N and
-// x |c|.
+// in units of the row's maximum over the near keys. With gates, their sum from the last key of the range to the row is
+// added to the exponent. Ranges are dropped, farthest first, while the sum of their bounds is within budget * sum. The
+// exponent is raised for rounding errors as in skip.h, where scores are bounded by x N and x |c|.
 #pragma once
 
 #include "attention/cuda/decode.h"

@@ -20,8 +20,8 @@ ALIBI_LANE int64_t gate_entry(const Call& call, const SequenceRows& sequence, in
   return (int64_t{sequence.batch} * call.heads + head) * call.gate_entries;
 }
 
-/// One thread block for each block of keys of each head, from first_block on. Sums its gates. Their sum, and the last document that begins
-/// here or -1, are left in the next block.
+/// One thread block for each block of keys of each head, from first_block on. Sums its gates. Their sum, and the last
+/// document that begins here or -1, are left in the next block.
 struct SumGates {
   using Arguments = GateArguments;
   static constexpr int threads = block_keys, blocks_at_once = 8;

@@ -61,8 +61,8 @@ void cached_attention(const Tensor& q, const KvCache& cache, const AttentionOpti
     const Tensor keys = cache.keys(), values = cache.values();
     AttentionOptions whole = options;
     if (held.gate_heads() > 0 && held.length > 0) {
-      whole.log_decay = held.device == Device::cpu ? held.decays.gates(0)
-                                                   : held.bounds.log_decay.slice(1, 0, held.length);
+      whole.log_decay =
+          held.device == Device::cpu ? held.decays.gates(0) : held.bounds.log_decay.slice(1, 0, held.length);
     }
     // A state counts all blocks of keys, and serves a backward pass over all keys, so none is left out then.
     const int64_t begin =

@@ -33,7 +33,8 @@ class Alibi : public PositionBias {
     }
   }
 
-  /// Angles beyond the training length must be hidden, which the published slopes do not (docs/explanation/paper.md, E15).
+  /// Angles beyond the training length must be hidden, which the published slopes do not (docs/explanation/paper.md,
+  /// E15).
   void set_defaults(TransformerConfig& config, int64_t /*train_length*/) const override {
     if (!config.position.rotation.empty()) config.attention.alibi_bias_max = 4;
   }

@@ -90,7 +90,7 @@ PositionMethod rotary() {
                   {.json = "alibi.rotary_theta", .always_written = true}},
                  number_field<kPartialRotaryFactor>(
                      {.above = 0, .most = 1}, "Rotary positions: share of head_dim that is rotated, from its start",
-                                                    "1; 0.5 with alibi")},
+                     "1; 0.5 with alibi")},
   };
 }
 

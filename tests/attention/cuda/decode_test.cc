@@ -142,8 +142,11 @@ TEST(DecodeCuda, CachesWithGates) {
   expect_error([&] { cache.append(k, v); }, "log_decay is not given, but the 300 keys of the cache have gates");
   expect_error([&] { cache.append(k, v, gates); }, "[kv_cache] log_decay is on 'cpu', but the cache is on 'cuda'");
   expect_error([&] { cache.append(k, v, there(Tensor({2, 300, 4}))); }, "log_decay has shape [2, 300, 4]");
-  expect_error([&] { attention_decode(there(random_tensor({2, 1, 4, 16}, 5, 1, DType::bfloat16)), cache); },
-               "q has 4 heads, expected 2, those of the gates in the cache");
+  expect_error(
+      [&] {
+        attention_decode(there(random_tensor({2, 1, 4, 16}, 5, 1, DType::bfloat16)), cache);
+      },
+      "q has 4 heads, expected 2, those of the gates in the cache");
   expect_error([&] { attention_decode(there(in.q), cache, {.causal = false}); }, "attention is not causal");
   cache.truncate(0);
   cache.append(k, v);
