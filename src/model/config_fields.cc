@@ -128,7 +128,8 @@ std::vector<ConfigField> shared_fields() {
         .rare = true},
        {.json = "alibi.sinks", .offered = true}},
       {{ALIBI_FIELD("ssmax", transformer.attention.ssmax), .range = {.least = 0, .most = 100},
-        .help = "Scalable-Softmax: scores are multiplied by s log(keys), with a learned s that starts here (0: plain softmax)",
+        .help = "Scalable-Softmax: scores are multiplied by s log(keys), with a learned s that starts here (0: plain "
+                "softmax)",
         .rare = true},
        {.json = "alibi.ssmax", .offered = true}},
       {{ALIBI_FIELD("output_gate", transformer.attention.output_gate),
