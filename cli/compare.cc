@@ -220,7 +220,7 @@ void add_compare(CLI::App& app) {
                 "Text files, folders of text files, a folder written by `alibi tokenize`, or - for standard input "
                 "[C++ standard library headers]");
   command.list("--positions", options->positions,
-               fmt::format("Methods: {}, or several joined by +", fmt::join(position_names(), ", ")));
+               fmt::format("Methods (or a+b): {}", fmt::join(position_names(), ", ")));
   command.choices("--positions", position_names());
   command.count("--seeds", options->seeds, "Number of runs per method, with consecutive seeds from --seed on");
   command.counts("--train-lengths", options->train_lengths,
