@@ -33,8 +33,7 @@ class Alibi : public PositionBias {
     }
   }
 
-  /// Angles beyond the training length must be hidden, which the published slopes do not (docs/explanation/paper.md,
-  /// E15).
+  /// Only steep slopes hide the angles that the model never saw (docs/explanation/alibi.md).
   void set_defaults(TransformerConfig& config, int64_t /*train_length*/) const override {
     if (!config.position.rotation.empty()) config.attention.alibi_bias_max = 4;
   }
