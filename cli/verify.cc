@@ -70,8 +70,7 @@ void add_verify(CLI::App& app) {
   command.reads("--text");
   command.count("--tokens", options->tokens,
                 "Length of the longest text [twice the training length, shortened for large models]", 4);
-  command.count("--layers", options->layers,
-                "Compare only the first N layers of a folder, so that a large model fits in memory");
+  command.count("--layers", options->layers, "Compare only the first N layers, so that a large model fits in memory");
   command.flag("--trust-remote-code", options->trust_remote_code,
                "Let transformers run the Python code in the folder, for families that it does not have itself");
   options->add_to(command);

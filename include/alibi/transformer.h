@@ -182,6 +182,9 @@ struct AttentionConfig {
   int canon_kernel = 0;
   /// N > 0: every N-th layer has no positions, neither a rotation nor a bias (NoPE); 0: all layers have positions.
   int nope_layer_interval = 0;
+  /// The last N heads of every layer have no positions: rotary positions rotate the others, and ALiBi's slopes, given
+  /// or computed, are those of the others.
+  int nope_heads = 0;
   /// The sliding window of a layer; 0: none.
   int64_t window_of(int layer) const {
     return full_attention_interval > 0 && (layer + 1) % full_attention_interval == 0 ? 0 : sliding_window;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -32,6 +33,32 @@ _NAMES: dict[str, tuple[str, dict[str, str]]] = {
         "attn_k_norm": "attention.self.layer_norm_k", "attn_output": "attention.output.dense",
         "attn_output_norm": "attention.output.LayerNorm", "attn_norm_2": "layer_norm_1"}),
 }  # fmt: skip
+
+
+def write_first_layers_of_gguf(path: str | os.PathLike[str], layers: int, out: str | os.PathLike[str]) -> None:
+    """A file with the metadata, the tokenizer and the first layers of another; their weights keep their types."""
+    gguf = importlib.import_module("gguf")
+    reader = gguf.GGUFReader(path)
+    arch = reader.fields["general.architecture"].contents()
+    count = f"{arch}.block_count"
+    writer = gguf.GGUFWriter(out, arch)
+    if "general.alignment" in reader.fields:
+        writer.data_alignment = reader.fields["general.alignment"].contents()
+    for name, field in reader.fields.items():
+        if name != "general.architecture" and not name.startswith("GGUF."):
+            value = field.contents()
+            is_array = field.types[0] == gguf.GGUFValueType.ARRAY
+            writer.add_key_value(name, min(value, layers) if name == count else value, field.types[0], field.types[-1] if is_array else None)
+    block = re.compile(r"blk\.(\d+)\.")
+    kept = [tensor for tensor in reader.tensors if not (match := block.match(tensor.name)) or int(match[1]) < layers]
+    for tensor in kept:
+        writer.add_tensor_info(tensor.name, tensor.data.shape, tensor.data.dtype, tensor.data.nbytes, tensor.tensor_type)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_ti_data_to_file()
+    for tensor in kept:
+        writer.write_tensor_data(tensor.data)
+    writer.close()
 
 
 class Gguf:

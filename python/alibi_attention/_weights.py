@@ -118,7 +118,8 @@ class Kept:
 def write_first_layers(folder: pathlib.Path, layers: int, out: pathlib.Path) -> None:
     """A model folder with the first layers alone: their weights are copied, other files are linked."""
     config = json.loads((folder / "config.json").read_text())
-    config.update({key: layers for key in LAYER_KEYS if key in config})
+    config.update({key: min(layers, config[key]) for key in LAYER_KEYS if key in config})
+    out.mkdir()
     (out / "config.json").write_text(json.dumps(config))
     files = weight_files(folder)
     for path in folder.iterdir():

@@ -29,6 +29,7 @@ from . import _verify_sides as sides
 from ._core import UsageError
 from ._results import Result
 from ._verify_compare import Comparison, compare_greedy, compare_sides, compare_slopes, compare_tokens, perplexity
+from ._gguf import write_first_layers_of_gguf
 from ._weights import Array, write_first_layers
 
 _ROWS = 64
@@ -146,7 +147,7 @@ def verify(
 
     text               what the models read (None: a text in English)
     tokens             length of the longest text (None: twice the training length, shortened for large models)
-    layers             only the first layers of a folder, in all implementations
+    layers             only the first layers, in all implementations; needs the package gguf for a GGUF file
     seed               of the token ids that a model without a tokenizer reads
     threads            of alibi (None: all cores)
     trust_remote_code  lets transformers run the Python code of the folder
@@ -158,8 +159,10 @@ def verify(
     source = path if reference is None else pathlib.Path(reference)
     if not path.exists():
         raise UsageError(f"[verify] {path}: no such folder or file")
-    if layers is not None and (not path.is_dir() or layers < 1):
-        raise UsageError(f"[verify] layers is {layers}: expected at least 1, and a folder, not a GGUF file")
+    if layers is not None and layers < 1:
+        raise UsageError(f"[verify] layers is {layers}, expected at least 1")
+    if layers is not None and not path.is_dir() and sides.version_of("gguf") is None:
+        raise UsageError("[verify] layers of a GGUF file need the package gguf: pip install gguf")
     if tokens is not None and tokens < 4:
         raise UsageError(f"[verify] tokens is {tokens}, expected at least 4")
     run = _Run(path, source, isolate, verbose)
@@ -168,11 +171,11 @@ def verify(
             scratch = "/var/tmp" if "TMPDIR" not in os.environ and os.path.isdir("/var/tmp") else None  # not in memory
             run.progress(f"first {layers} layers")
             here = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="alibi-verify-", dir=scratch)))
-            for place, folder in (("here", path), ("there", source)):
-                (here / place).mkdir()
-                if place == "here" or folder != path:
-                    write_first_layers(folder, layers, here / place)
-            path, source = here / "here", here / ("here" if source == path else "there")
+            shortened = {}
+            for model in {path, source}:
+                shortened[model] = here / f"{len(shortened)}{'' if model.is_dir() else '.gguf'}"
+                (write_first_layers if model.is_dir() else write_first_layers_of_gguf)(model, layers, shortened[model])
+            path, source = shortened[path], shortened[source]
         return _verify(run, path, source, text, tokens, layers,
                        {"trust_remote_code": trust_remote_code, "threads": threads, "seed": seed})  # fmt: skip
 

@@ -255,6 +255,24 @@ def test_a_fault_in_a_gguf_file(tmp_path):
     assert found.differences[0].startswith("layer 1, feed-forward network"), found
 
 
+@needs_fixtures
+@pytest.mark.parametrize("file", ["mpt-q8_0.gguf", "bloom-f16.gguf", "jina-bert-v2-f16.gguf"])
+def test_first_layers_of_a_gguf_file(file, tmp_path):
+    """The written file has the first layer's tensors as they were, and all programs open it."""
+    gguf = pytest.importorskip("gguf")
+    source, written = FIXTURES / "gguf" / file, tmp_path / "first.gguf"
+    module.write_first_layers_of_gguf(source, 1, written)
+    before, after = ({t.name: t for t in gguf.GGUFReader(path).tensors} for path in (source, written))
+    assert list(after) == [name for name in before if not name.startswith("blk.") or name.startswith("blk.0.")]
+    assert all(np.array_equal(t.data, before[name].data) and t.tensor_type == before[name].tensor_type for name, t in after.items())
+    fields = gguf.GGUFReader(written).fields
+    for name, field in gguf.GGUFReader(source).fields.items():
+        if not name.startswith("GGUF.") and not name.endswith(".block_count"):
+            assert fields[name].contents() == field.contents(), name
+    found = check(source, layers=1)
+    assert found.verdict == "equal" and found.results["config"]["layers"] == 1, found
+
+
 def forgetting(folder, **more):
     """A random Forgetting Transformer in the format of flash-linear-attention."""
     config = {"model_type": "forgetting_transformer", "hidden_size": 24, "num_hidden_layers": 2, "vocab_size": 50, "num_heads": 3,

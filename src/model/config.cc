@@ -28,6 +28,16 @@ void check_ranges(const LanguageModelConfig& config, const model::ConfigFields& 
   }
 }
 
+/// Whether the last heads of the model can be without positions.
+bool can_leave_out_heads(const TransformerConfig& t) {
+  const AttentionConfig& a = t.attention;
+  const bool is_supported = t.position.input.empty() && (t.position.bias.empty() || t.position.bias == "alibi") &&
+                            !(t.position.bias.empty() && t.position.rotation.empty());
+  const int kv_heads = a.kv_heads > 0 ? a.kv_heads : a.heads;
+  return is_supported && a.nope_heads < a.heads && int64_t{a.nope_heads} * kv_heads % a.heads == 0 &&
+         a.slope_training == SlopeTraining::fixed && (a.causal || a.bidirectional == Bidirectional::symmetric);
+}
+
 /// Checks conditions on several fields.
 void check_transformer(const TransformerConfig& t, const model::ConfigFields& fields) {
   fields.expect(t.d_model % t.attention.heads == 0, "d_model", t.d_model,
@@ -52,6 +62,11 @@ void check_transformer(const TransformerConfig& t, const model::ConfigFields& fi
       t.attention.nope_layer_interval > 0 && t.position.rotation.empty() && t.position.bias.empty(),
       fmt::format("{} is {}, expected 0 for {} positions, which are neither a rotation nor a bias",
                   fields.name("nope_layer_interval"), t.attention.nope_layer_interval, name_of(t.position)));
+  fields.refuse_if(
+      t.attention.nope_heads > 0 && !can_leave_out_heads(t),
+      fmt::format("{} is {}, expected 0, or for alibi, rotary and rotary+alibi less than {} {} and whole "
+                  "groups of them, with fixed slopes that do not differ between directions",
+                  fields.name("nope_heads"), t.attention.nope_heads, t.attention.heads, fields.name("heads")));
   fields.refuse_if(t.head.normalized && t.head.tied, fmt::format("{} is true, expected false where {} is",
                                                                  fields.name("normalized_head"), fields.name("tied")));
 }

@@ -16,7 +16,7 @@ from cli_case import COMMAND, CliTest, METHODS, TINY_TRAINING, run
 WRITTEN_IF_GIVEN = ("field", "layers", "d-model", "heads", "embedding-scale", "no-causal", "bidirectional",
                     "alibi-bias-max", "alibi-slopes", "slope-training", "tolerance", "sliding-window", "t5-buckets", "t5-max-distance",
                     "t5-init", "t5-rate-factor", "kerple-rate-factor", "power-rate-factor", "partial-rotary-factor", "gate-slopes", "gate-tokens", "sinks", "ssmax",
-                    "canon-kernel", "nope-layer-interval", "full-attention-interval", "output-gate", "activation", "norm", "qk-norm", "qk-norm-per-head", "revision")
+                    "canon-kernel", "nope-layer-interval", "nope-heads", "full-attention-interval", "output-gate", "activation", "norm", "qk-norm", "qk-norm-per-head", "revision")
 
 
 class TrainingConfig(CliTest):

@@ -90,6 +90,9 @@ std::vector<Case> cases() {
   config.attention.nope_layer_interval = 2;
   config.attention.slope_training = SlopeTraining::learned;
   all.push_back({"a_layer_without_positions", config});
+  config = small_transformer(position_from("rotary+alibi"));
+  config.attention.nope_heads = 1;
+  all.push_back({"a_head_without_positions", config});
   config = small_transformer(position_from("rotary+gates"));
   config.attention.nope_layer_interval = 2;
   all.push_back({"a_layer_without_gates", config});
@@ -169,6 +172,44 @@ TEST(NopeLayers, HaveNeitherRotationNorBias) {
   config = small_transformer();
   config.attention.nope_layer_interval = 2;
   EXPECT_EQ(Transformer(config, 7).slopes().back(), std::vector<float>(3, 0));
+}
+
+TEST(NopeHeads, HaveNeitherRotationNorBias) {
+  const Tensor x = random_tensor({2, 13, 24}, 1);
+  // Attention of the last head is the one of a model without positions: the other heads' values are zero.
+  const auto last_head = [&](const char* position, int heads) {
+    TransformerConfig config = small_transformer(position_from(position));
+    config.layers = 1;
+    config.attention.nope_heads = heads;
+    Transformer model(config, 7);
+    for (Parameter& parameter : model.parameters()) {
+      if (parameter.name.find("attn.out_proj.weight") == std::string::npos) continue;
+      for (int64_t i = 0; i < 24 * 24; ++i) {
+        if (i % 24 < 16) parameter.value.data<float>()[i] = 0;  // [outputs, inputs]
+      }
+    }
+    return model(x);
+  };
+  const Tensor none = last_head("none", 0);
+  for (const char* position : {"alibi", "rotary", "rotary+alibi"}) {
+    EXPECT_TRUE(test::same_bits(last_head(position, 1), none)) << position;
+    EXPECT_GT(test::max_abs_diff(last_head(position, 0), none), 1e-4) << position;
+  }
+  TransformerConfig config = small_transformer(position_from("rotary+alibi"));
+  config.attention.nope_heads = 1;
+  EXPECT_EQ(Transformer(config, 7).slopes().front(), (std::vector<float>{0.0625f, 0.00390625f, 0}));
+  config.attention.alibi_slopes = {0.5f, 0.25f};
+  EXPECT_EQ(Transformer(config, 7).slopes().front(), (std::vector<float>{0.5f, 0.25f, 0}));
+  const auto refused = [](const char* position, const auto& change) {
+    TransformerConfig bad = small_transformer(position_from(position));
+    bad.attention.nope_heads = 1;
+    change(bad.attention);
+    test::expect_error<UsageError>([&] { bad.validate(); }, "nope_heads is ");
+  };
+  for (const char* position : {"none", "t5", "gates", "sinusoidal", "rotary+t5"}) refused(position, [](auto&) {});
+  refused("alibi", [](AttentionConfig& a) { a.nope_heads = a.heads; });
+  refused("alibi", [](AttentionConfig& a) { a.kv_heads = 1; });
+  refused("alibi", [](AttentionConfig& a) { a.slope_training = SlopeTraining::learned; });
 }
 
 TEST(Slopes, OfZeroLeaveTheRotation) {

@@ -52,6 +52,10 @@ std::vector<Variant> variants() {
     t.position = position_from("rotary+alibi");
     t.attention.nope_layer_interval = 2;
   });
+  add("nope_heads", [](TransformerConfig& t) {
+    t.position = position_from("rotary+alibi");
+    t.attention.nope_heads = 1;
+  });
   add("full_attention_layers", [](TransformerConfig& t) {
     t.position = position_from("rotary+t5");
     t.attention.sliding_window = 5;

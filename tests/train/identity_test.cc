@@ -212,6 +212,7 @@ TEST(Identity, NamesEveryOptionThatDiffers) {
   named.model("canon_kernel", [](auto& c) { c.transformer.attention.canon_kernel = 4; });
   named.model("full_attention_interval", [](auto& c) { c.transformer.attention.full_attention_interval = 2; });
   named.model("nope_layer_interval", [](auto& c) { c.transformer.attention.nope_layer_interval = 2; });
+  named.model("nope_heads", [](auto& c) { c.transformer.attention.nope_heads = 1; });
   named.model("ssmax", [](auto& c) { c.transformer.attention.ssmax = 0.25f; });
   named.model("sinks", [](auto& c) { c.transformer.attention.sinks = true; });
   named.model("embedding_scale", [](auto& c) { c.transformer.embedding.scale = 0.25f; });

@@ -18,13 +18,10 @@ void HeadDecay::sums(int64_t from, int64_t first, int64_t count, double unit, fl
   const int64_t begin = std::clamp<int64_t>(first_ - first, 0, count),
                 end = std::clamp<int64_t>(keys_ - first, begin, count);
   const double high = high_[key_of(from) - first_], low = low_[key_of(from) - first_];
-  const auto value = [&](int64_t key) {
-    const int64_t i = key - first_;
-    return static_cast<float>(unit * ((high_[i] - high) + (low_[i] - low)));
-  };
-  std::fill_n(values, begin, value(first_));
-  for (int64_t i = begin; i < end; ++i) values[i] = value(first + i);
-  std::fill_n(values + end, count - end, value(keys_ - 1));
+  const auto value = [&](int64_t i) { return static_cast<float>(unit * ((high_[i] - high) + (low_[i] - low))); };
+  std::fill_n(values, begin, value(0));
+  for (int64_t i = begin; i < end; ++i) values[i] = value(first - first_ + i);
+  std::fill_n(values + end, count - end, value(keys_ - 1 - first_));
 }
 
 Decays::Decays(const char* operation, const Tensor& log_decay, const std::vector<Rows>& sequences) {
@@ -39,17 +36,19 @@ void Decays::append(const char* operation, const Tensor& log_decay) {
 
 void Decays::add(const char* operation, const Tensor& log_decay, const std::vector<Rows>& sequences) {
   const int64_t heads = log_decay.size(2), tasks = std::ssize(sequences) * heads;
-  const auto gate = [&](int64_t task, int64_t key) {
+  const float* const values = log_decay.data<float>();
+  const int64_t batch_stride = log_decay.stride(0), stride = log_decay.stride(1), head_stride = log_decay.stride(2);
+  const auto first_of = [&](int64_t task) {
     const Rows& rows = sequences[static_cast<size_t>(task / heads)];
-    return log_decay.data<float>()[rows.batch * log_decay.stride(0) + (rows.first + key) * log_decay.stride(1) +
-                                   task % heads * log_decay.stride(2)];
+    return values + rows.batch * batch_stride + rows.first * stride + task % heads * head_stride;
   };
   const auto count_of = [&](int64_t task) { return sequences[static_cast<size_t>(task / heads)].count; };
   std::vector<int64_t> refused(static_cast<size_t>(tasks), -1);
   core::parallel_ranges(tasks, grain, [&](int64_t begin, int64_t end) {
     for (int64_t task = begin; task < end; ++task) {
+      const float* const gates = first_of(task);
       for (int64_t key = count_of(task); key-- > 0;) {
-        const float value = gate(task, key);
+        const float value = gates[key * stride];
         if (value != -HUGE_VALF && !(value <= 0 && value >= -most_decay)) refused[static_cast<size_t>(task)] = key;
       }
     }
@@ -59,7 +58,7 @@ void Decays::add(const char* operation, const Tensor& log_decay, const std::vect
     if (key < 0) continue;
     const Rows& rows = sequences[static_cast<size_t>(task / heads)];
     fail_usage("[{}] log_decay[{}][{}][{}] is {}, expected -2^40 to 0, or -infinity where a document begins", operation,
-               rows.batch, rows.first + key, task % heads, gate(task, key));
+               rows.batch, rows.first + key, task % heads, first_of(task)[key * stride]);
   }
   heads_ = heads;
   all_.resize(static_cast<size_t>(tasks));
@@ -68,19 +67,24 @@ void Decays::add(const char* operation, const Tensor& log_decay, const std::vect
       Head& of = all_[static_cast<size_t>(task)];
       double high = of.high.empty() ? 0 : of.high.back(), low = of.low.empty() ? 0 : of.low.back();
       int32_t document = of.documents.empty() ? 0 : of.documents.back();
-      for (int64_t key = 0; key < count_of(task); ++key) {
-        const float value = gate(task, key);
+      const float* const gates = first_of(task);
+      const size_t before = of.high.size(), count = static_cast<size_t>(count_of(task));
+      of.high.resize(before + count);
+      of.low.resize(before + count);
+      of.documents.resize(before + count);
+      for (size_t key = 0; key < count; ++key) {
+        const float value = gates[static_cast<int64_t>(key) * stride];
         if (value == -HUGE_VALF) {
-          document = static_cast<int32_t>(first_ + std::ssize(of.high));
+          document = static_cast<int32_t>(first_ + static_cast<int64_t>(before + key));
         } else {  // two-sum: high + low is the sum
           const auto next = static_cast<double>(value);
           const double sum = high + next, part = sum - high;
           low += (high - (sum - part)) + (next - part);
           high = sum;
         }
-        of.high.push_back(high);
-        of.low.push_back(low);
-        of.documents.push_back(document);
+        of.high[before + key] = high;
+        of.low[before + key] = low;
+        of.documents[before + key] = document;
       }
     }
   });

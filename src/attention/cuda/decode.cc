@@ -86,7 +86,7 @@ void note_keys(const Machine& machine, const Tensor& keys, int64_t begin, const 
 void note_gates(const Machine& machine, int64_t begin, int64_t length, const CachedBounds& bounds) {
   static_assert(sizeof(GateBlock) == gate_block_floats * sizeof(float));
   const Tensor& gates = bounds.log_decay;
-  const int64_t batch = gates.size(0), heads = gates.size(2), first = begin / block_keys;
+  const int64_t batch = gates.size(0), first = begin / block_keys;
   const int64_t units = core::ceil_div(length, block_keys) - first;
   std::vector<SequenceRows> sequences(static_cast<size_t>(batch), SequenceRows{});
   for (size_t b = 0; b < sequences.size(); ++b) {
@@ -97,22 +97,13 @@ void note_gates(const Machine& machine, int64_t begin, int64_t length, const Cac
   Sent sent;
   const size_t sequences_at = sent.add(sequences);
   sent.send(machine);
-  GateArguments arguments = {};
-  arguments.call.sequences = sent.at<SequenceRows>(sequences_at);
-  arguments.call.sequence_count = static_cast<int32_t>(batch);
-  arguments.call.heads = static_cast<int32_t>(heads);
-  arguments.call.key_units = static_cast<int32_t>(batch * units);
-  arguments.call.gate_entries = static_cast<int32_t>(bounds.gates.size(1));
-  arguments.log_decay = static_cast<const float*>(gates.raw());
-  arguments.batch_stride = gates.stride(0);
-  arguments.key_stride = gates.stride(1);
-  arguments.head_stride = gates.stride(2);
-  arguments.blocks = static_cast<GateBlock*>(bounds.gates.raw());
-  arguments.first_block = static_cast<int32_t>(first);
-  const Launches& launches = machine.launches(Form::gates);
-  void* const stream = machine.stream();
-  machine.check_launch("sum_gates", launches.sum_gates(arguments, heads * batch * units, Type::bfloat16, stream));
-  machine.check_launch("sum_gate_blocks", launches.sum_gate_blocks(arguments, batch * heads, Type::bfloat16, stream));
+  Call call = {};
+  call.sequences = sent.at<SequenceRows>(sequences_at);
+  call.sequence_count = static_cast<int32_t>(batch);
+  call.heads = static_cast<int32_t>(gates.size(2));
+  call.key_units = static_cast<int32_t>(batch * units);
+  call.gate_entries = static_cast<int32_t>(bounds.gates.size(1));
+  sum_gates(machine, call, gates, static_cast<GateBlock*>(bounds.gates.raw()), first);
 }
 
 bool decode(const Machine& machine, const Problem& problem, const CachedBounds& bounds, AttentionState* state) {

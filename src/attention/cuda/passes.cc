@@ -21,24 +21,10 @@ namespace {
 using namespace std::literals;
 
 /// Sums the gates of the call for its other kernels. The result owns the sums.
-Made<GateBlock> sum_gates(const Machine& machine, const Problem& problem, const SentCall& sent, Call& call) {
-  const Tensor& gates = problem.log_decay;
-  const Made<GateBlock> blocks(machine, gates.defined() ? sent.bounds() * problem.heads : 0);
-  if (!gates.defined()) return blocks;
-  const GateArguments arguments = {.call = call,
-                                   .log_decay = static_cast<const float*>(gates.raw()),
-                                   .batch_stride = gates.stride(0),
-                                   .key_stride = gates.stride(1),
-                                   .head_stride = gates.stride(2),
-                                   .blocks = blocks.get(),
-                                   .first_block = 0};
-  const Launches& launches = machine.launches(Form::gates);
-  const Type type = type_of(problem.dtype);
-  machine.check_launch("sum_gates",
-                       launches.sum_gates(arguments, problem.heads * call.key_units, type, machine.stream()));
-  machine.check_launch(
-      "sum_gate_blocks",
-      launches.sum_gate_blocks(arguments, std::ssize(problem.sequences) * problem.heads, type, machine.stream()));
+Made<GateBlock> made_gates(const Machine& machine, const Problem& problem, const SentCall& sent, Call& call) {
+  const Made<GateBlock> blocks(machine, problem.log_decay.defined() ? sent.bounds() * problem.heads : 0);
+  if (!problem.log_decay.defined()) return blocks;
+  sum_gates(machine, call, problem.log_decay, blocks.get(), 0);
   call.gates = blocks.get();
   return blocks;
 }
@@ -89,6 +75,22 @@ std::array<std::pair<const char*, const TensorView*>, 8> views_of(const Problem&
 }
 
 }  // namespace
+
+void sum_gates(const Machine& machine, const Call& call, const Tensor& log_decay, GateBlock* blocks, int64_t first) {
+  const GateArguments arguments = {.call = call,
+                                   .log_decay = static_cast<const float*>(log_decay.raw()),
+                                   .batch_stride = log_decay.stride(0),
+                                   .key_stride = log_decay.stride(1),
+                                   .head_stride = log_decay.stride(2),
+                                   .blocks = blocks,
+                                   .first_block = static_cast<int32_t>(first)};
+  const Launches& launches = machine.launches(Form::gates);
+  const int64_t heads = call.heads;
+  void* const stream = machine.stream();
+  machine.check_launch("sum_gates", launches.sum_gates(arguments, heads * call.key_units, Type::bfloat16, stream));
+  machine.check_launch("sum_gate_blocks",
+                       launches.sum_gate_blocks(arguments, heads * call.sequence_count, Type::bfloat16, stream));
+}
 
 bool asks_skip_rule(const Problem& problem) {
   // Below this tolerance, a weight that the rule may skip could be denormal, and denormals are flushed to zero.
@@ -156,7 +158,7 @@ bool forward(const Machine& machine, const Problem& problem, AttentionState* sta
   const BoundTables bounds(machine, problem, skips ? call.bounds() : 0);
   ForwardArguments arguments = {};
   arguments.call = call.call(sent);
-  const Made<GateBlock> gates = sum_gates(machine, problem, call, arguments.call);
+  const Made<GateBlock> gates = made_gates(machine, problem, call, arguments.call);
   arguments.out = rows_of(problem.out);
   if (skips) {
     bounds.fill(machine, problem, arguments.call);
@@ -249,7 +251,7 @@ bool backward(const Machine& machine, const Problem& problem, const AttentionSta
                                  .rows = rows,
                                  .slopes_per_batch = problem.biases->slopes_per_sequence,
                                  .slopes_symmetric = problem.biases->slopes_symmetric};
-  const Made<GateBlock> gates = sum_gates(machine, problem, call, arguments.call);
+  const Made<GateBlock> gates = made_gates(machine, problem, call, arguments.call);
   const Launches& launches = machine.launches(form);
   void* const stream = machine.stream();
   const Type type = type_of(problem.dtype);

@@ -47,6 +47,9 @@ inline bool supports(const Problem& problem) { return refusal(problem).empty(); 
 bool forward(const Machine& machine, const Problem& problem, AttentionState* state);
 bool backward(const Machine& machine, const Problem& problem, const AttentionState& state, const BiasSums& sums);
 
+/// Sums the gates [batch, keys, heads] of the call's keys from block `first` on.
+void sum_gates(const Machine& machine, const Call& call, const Tensor& log_decay, GateBlock* blocks, int64_t first);
+
 /// See CacheKernel.
 void note_keys(const Machine& machine, const Tensor& keys, int64_t begin, const CachedBounds& bounds);
 void note_gates(const Machine& machine, int64_t begin, int64_t length, const CachedBounds& bounds);

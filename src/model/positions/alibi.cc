@@ -21,7 +21,8 @@ class Alibi : public PositionBias {
     fields.refuse_if(
         given.size() > 1 && given.size() != count,
         fmt::format("{} are {} numbers, expected {} for {} heads{}, or one for all", fields.name("alibi_slopes"),
-                    given.size(), count, config_.attention.heads, has_two_slopes() ? ", two for each" : ""));
+                    given.size(), count, config_.attention.heads - config_.attention.nope_heads,
+                    has_two_slopes() ? ", two for each" : ""));
     if (!is_learned()) return;
     fields.refuse_if(!is_symmetric(),
                      fmt::format("{} is {}, expected {} for an encoder that is {}: attention has no "
@@ -82,9 +83,12 @@ class Alibi : public PositionBias {
     if (scale != 1) {
       for (float& slope : slopes) slope *= scale;
     }
-    options.alibi_slopes = std::move(slopes);
-    if (is_symmetric()) return options;
     const auto heads = static_cast<size_t>(config_.attention.heads);
+    options.alibi_slopes = std::move(slopes);
+    if (is_symmetric()) {
+      options.alibi_slopes.resize(heads, 0.0f);  // heads without positions
+      return options;
+    }
     const std::vector<float> given = std::move(options.alibi_slopes);
     options.alibi_slopes.resize(heads);
     options.alibi_slopes_after.resize(heads);
@@ -108,9 +112,12 @@ class Alibi : public PositionBias {
   bool has_two_slopes() const {
     return !config_.attention.causal && config_.attention.bidirectional == Bidirectional::two_slopes;
   }
-  int slopes_of_layer() const { return has_two_slopes() ? 2 * config_.attention.heads : config_.attention.heads; }
+  /// Of the heads with positions.
+  int slopes_of_layer() const {
+    return has_two_slopes() ? 2 * config_.attention.heads : config_.attention.heads - config_.attention.nope_heads;
+  }
 
-  /// Slopes of all layers, or their initial values.
+  /// Slopes of all layers, or their initial values, of the heads with positions.
   std::vector<float> start() const {
     const auto count = static_cast<size_t>(slopes_of_layer());
     const std::vector<float>& given = config_.attention.alibi_slopes;

@@ -36,16 +36,22 @@ class Rotary : public Rotation {
   }
   bool interpolates() const override { return true; }
   void rotate(Tensor& x, int64_t first, const PositionScale& scale) const override {
-    Tensor part = x.slice(3, 0, rotated());
+    Tensor part = rotated_part(x);
     const nn::Frequencies frequencies = frequencies_for(scale);
     nn::rotary(part, first, frequencies, part);
   }
   void rotate_backward(Tensor& dx, int64_t first) const override {
-    Tensor part = dx.slice(3, 0, rotated());
+    Tensor part = rotated_part(dx);
     nn::rotary_backward(part, first, theta(), part);
   }
 
  private:
+  /// Of queries or keys [batch, rows, heads, head_dim].
+  Tensor rotated_part(const Tensor& x) const {
+    const AttentionConfig& attention = config_.attention;
+    const int64_t heads = x.size(2) - x.size(2) * attention.nope_heads / attention.heads;
+    return x.slice(2, 0, heads).slice(3, 0, rotated());
+  }
   double factor() const { return kPartialRotaryFactor.of(config_); }
   double share() const { return factor() * static_cast<double>(config_.head_dim()); }
   int64_t rotated() const { return std::llround(share()); }

@@ -170,6 +170,7 @@ TEST(Convert, WhatAFormatCannotExpressIsRefusedByName) {
   refuses("canon_kernel", [](TransformerConfig& t) { t.attention.canon_kernel = 4; });
   refuses("full_attention_interval", [](TransformerConfig& t) { t.attention.full_attention_interval = 2; });
   refuses("nope_layer_interval", [](TransformerConfig& t) { t.attention.nope_layer_interval = 2; });
+  refuses("nope_heads", [](TransformerConfig& t) { t.attention.nope_heads = 1; });
   refuses("ssmax", [](TransformerConfig& t) { t.attention.ssmax = 0.25f; });
   refuses("sinks", [](TransformerConfig& t) { t.attention.sinks = true; });
   refuses("window", [](TransformerConfig& t) { t.attention.sliding_window = 9; });
