@@ -292,6 +292,14 @@ class Drawing {
     for (const Runs& runs_of_line : lines_) {
       for (const auto& run : runs_of_line) obstacles.push_back(run);
     }
+    for (const Series& series : chart_.series) {
+      for (const ChartPoint& point : series.points) {
+        if (!std::isfinite(point.x_band.low)) continue;
+        obstacles.push_back({place(point.x_band.low, point.y), place(point.x_band.high, point.y)});
+        if (!std::isfinite(point.band.low)) continue;
+        obstacles.push_back({place(point.x, point.band.low), place(point.x, point.band.high)});
+      }
+    }
     if (chart_.mark) obstacles.push_back({place(*chart_.mark, chart_.y.low), {place(*chart_.mark, 1).x, frame_.top}});
     for (const Series& series : chart_.series) {
       if (!ends_early(series)) continue;
