@@ -171,7 +171,7 @@ def verify(
             scratch = "/var/tmp" if "TMPDIR" not in os.environ and os.path.isdir("/var/tmp") else None  # not in memory
             run.progress(f"first {layers} layers")
             here = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="alibi-verify-", dir=scratch)))
-            shortened = {}
+            shortened: dict[pathlib.Path, pathlib.Path] = {}
             for model in {path, source}:
                 shortened[model] = here / f"{len(shortened)}{'' if model.is_dir() else '.gguf'}"
                 (write_first_layers if model.is_dir() else write_first_layers_of_gguf)(model, layers, shortened[model])
