@@ -293,11 +293,10 @@ const std::map<std::string, std::function<void()>>& scenarios() {
   return *all;
 }
 
-/// Runs the scenario in a process of its own, several times. One that hangs is ended. The thread sanitizer, under which
-/// a process takes seconds, sees a race whether or not it changes the result, so a quarter of the processes is enough
-/// for it.
+/// Runs the scenario in a process of its own, several times. One that hangs is ended. Sanitizers, under which a process
+/// takes seconds, see a fault whether or not it changes the result, so a quarter of the processes is enough for them.
 void run_processes(const std::string& scenario, int count) {
-  if (has_thread_sanitizer) count = (count + 3) / 4;
+  if (has_thread_sanitizer || has_address_sanitizer) count = (count + 3) / 4;
   for (int i = 0; i < count; ++i) {
     std::string program = "/proc/self/exe", argument = scenario;
     char* arguments[] = {program.data(), argument.data(), nullptr};
