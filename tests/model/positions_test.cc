@@ -3,6 +3,8 @@
 
 #include <cmath>
 #include <memory>
+#include <string_view>
+#include <variant>
 #include <vector>
 
 #include "alibi/attention.h"
@@ -47,6 +49,15 @@ TEST(PositionMethods, FieldsOfEachMethodApply) {
   config.attention.alibi_bias_max = -1;  // of another method
   config.validate();
   EXPECT_EQ(with_position(preset("tiny"), Position::learned + Position::t5, 40).transformer.embedding.max_length, 40);
+}
+
+TEST(PositionMethods, TheListSaysWhichBiasesSkipFarKeys) {
+  for (const PositionMethod& method : position_methods()) {
+    if (!std::holds_alternative<PositionMethod::Make<PositionBias>>(method.make)) continue;
+    const Transformer model(test::small_transformer(position_from(method.name)), 1);
+    const float tolerance = core::state_of(model).positions.bias->biases(8, 1).front().tolerance;
+    EXPECT_EQ(std::string_view(method.cost).ends_with("; far keys are skipped"), tolerance > 0) << method.name;
+  }
 }
 
 TEST(PositionMethods, TablesOfTwoMethodsHaveTheirOwnRandomNumbers) {
