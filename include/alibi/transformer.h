@@ -196,7 +196,8 @@ struct AttentionConfig {
   std::vector<float> alibi_slopes = {};
   SlopeTraining slope_training = SlopeTraining::fixed;
   Bidirectional bidirectional = Bidirectional::symmetric;
-  /// ALiBi: bound on the share of the attention weight of keys that are skipped; 0 visits every key.
+  /// Bound on the share of the attention weight of keys that are skipped, with a bias that falls with the distance; 0
+  /// visits every key.
   float tolerance = 0x1p-24f;
   int t5_buckets = 32;        ///< T5: number of distance buckets
   int t5_max_distance = 128;  ///< T5: distances from this one on share the last bucket

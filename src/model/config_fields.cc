@@ -177,6 +177,11 @@ std::vector<ConfigField> shared_fields() {
         .help = "Every N-th layer sees all keys, whatever the sliding window of the others (0: all have the window)",
         .rare = true},
        {.json = "alibi.full_attention_interval", .offered = true}},
+      {{ALIBI_FIELD("tolerance", transformer.attention.tolerance), .range = {.least = 0, .below = 1},
+        .help = "Maximum share of the attention weight that skipped keys may have, with a bias that falls with the "
+                "distance (0 visits every key)",
+        .rare = true},
+       {.offered = true}},
   };
 }
 

@@ -34,6 +34,7 @@ std::vector<AttentionOptions> model::biases_of(const PositionBias& bias, const T
     options.causal = config.attention.causal;
     options.softmax_scale = static_cast<float>(config.attention.softmax_scale);
     options.sliding_window = config.attention.sliding_window;
+    options.tolerance = config.attention.tolerance;
   }
   return biases;
 }

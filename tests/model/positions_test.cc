@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
@@ -51,15 +53,6 @@ TEST(PositionMethods, FieldsOfEachMethodApply) {
   EXPECT_EQ(with_position(preset("tiny"), Position::learned + Position::t5, 40).transformer.embedding.max_length, 40);
 }
 
-TEST(PositionMethods, TheListSaysWhichBiasesSkipFarKeys) {
-  for (const PositionMethod& method : position_methods()) {
-    if (!std::holds_alternative<PositionMethod::Make<PositionBias>>(method.make)) continue;
-    const Transformer model(test::small_transformer(position_from(method.name)), 1);
-    const float tolerance = core::state_of(model).positions.bias->biases(8, 1).front().tolerance;
-    EXPECT_EQ(std::string_view(method.cost).ends_with("; far keys are skipped"), tolerance > 0) << method.name;
-  }
-}
-
 TEST(PositionMethods, TablesOfTwoMethodsHaveTheirOwnRandomNumbers) {
   TransformerConfig config = test::small_transformer(Position::learned + Position::t5);
   const Transformer both(config, 3), learned(test::small_transformer(Position::learned), 3);
@@ -69,16 +62,25 @@ TEST(PositionMethods, TablesOfTwoMethodsHaveTheirOwnRandomNumbers) {
             both.parameters()[0].value.to_floats()[0] / 0.02f);
 }
 
-/// The inputs of a layer's attention in a model with steep slopes.
+/// The inputs of a layer's attention in a model with steep slopes. `steps` has parameters and their value in each row,
+/// per number of the row, from 1 on.
 struct CapturedAttention {
   Tensor q, k, v;
   AttentionOptions options;
 };
-CapturedAttention captured(const Position& position, int64_t length) {
+CapturedAttention captured(const Position& position, int64_t length, const std::map<std::string, float>& steps = {}) {
   LanguageModelConfig config = preset("tiny");
   config.transformer.layers = 1;
   config.transformer.attention.alibi_bias_max = 4;  // slopes 1/2 to 1/16
-  const LanguageModel model(with_position(config, position, 128), 3);
+  LanguageModel model(with_position(config, position, 128), 3);
+  for (Parameter* const parameter : model.parameters()) {
+    const auto step = steps.find(parameter->name);
+    if (step == steps.end()) continue;
+    const int64_t heads = parameter->value.shape().back();
+    for (int64_t i = 0; i < parameter->value.elements(); ++i) {
+      parameter->value.data<float>()[i] = step->second * static_cast<float>(1 + i / heads);
+    }
+  }
   CapturedAttention captured;
   Pass pass;
   pass.on_attention = [&](const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {
@@ -103,6 +105,22 @@ TEST(PositionMethods, ARotationLeavesTheBoundOfFarKeysAsItIs) {
     if (visited_without_rotation == 0) visited_without_rotation = state.stats.blocks_visited;
     EXPECT_NEAR(static_cast<double>(state.stats.blocks_visited), static_cast<double>(visited_without_rotation),
                 0.02 * static_cast<double>(visited_without_rotation));
+  }
+}
+
+TEST(PositionMethods, TheListSaysWhichBiasesSkipFarKeys) {
+  const std::map<std::string, float> steep = {
+      {"relative_bias.weight", -1}, {"kerple.r1", 6}, {"kerple.r2", 1}, {"power.r1", 0.5f}, {"power.r2", 0.7f}};
+  for (const PositionMethod& method : position_methods()) {
+    if (!std::holds_alternative<PositionMethod::Make<PositionBias>>(method.make)) continue;
+    CapturedAttention of = captured(position_from(method.name), 2048, steep);
+    AttentionState state;
+    const Tensor skipped = attention(of.q, of.k, of.v, of.options, &state);
+    EXPECT_EQ(std::string_view(method.cost).find("far keys are skipped") != std::string_view::npos,
+              state.stats.blocks_visited < state.stats.blocks_total / 2)
+        << method.name << " visits " << state.stats.blocks_visited << " of " << state.stats.blocks_total;
+    of.options.tolerance = 0;
+    EXPECT_LE(test::max_abs_diff(skipped, attention(of.q, of.k, of.v, of.options)), 1e-6) << method.name;
   }
 }
 

@@ -79,7 +79,6 @@ class Alibi : public PositionBias {
 
   AttentionOptions with_slopes(std::vector<float> slopes, float scale) const {
     AttentionOptions options;
-    options.tolerance = config_.attention.tolerance;
     if (scale != 1) {
       for (float& slope : slopes) slope *= scale;
     }
@@ -166,10 +165,6 @@ PositionMethod alibi() {
                 .help = "ALiBi: whether each layer trains its slopes; learned_random starts from random slopes",
                 .rare = true},
                {.json = "alibi.slope_training", .offered = true}},
-              {{ALIBI_FIELD("tolerance", transformer.attention.tolerance), .range = {.least = 0, .below = 1},
-                .help = "ALiBi: maximum share of the attention weight that skipped keys may have (0 visits every key)",
-                .rare = true},
-               {.offered = true}},
           },
   };
 }

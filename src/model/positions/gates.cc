@@ -54,9 +54,7 @@ class Gates : public PositionBias {
   bool bounds_evicted_keys() const override { return true; }
 
   std::vector<AttentionOptions> biases(int64_t, float) const override {
-    AttentionOptions options;
-    options.tolerance = config_.attention.tolerance;
-    return {options};
+    return {AttentionOptions()};
   }
 
   void add_input(int layer, const Tensor& x, AttentionOptions& bias) const override {

@@ -24,7 +24,7 @@ PositionMethod kerple() {
       .name = "kerple",
       .formula = "score - r1[head] log(1 + r2[head] |i - j|)",
       .paper = "Chi et al. 2022, arXiv 2205.09921",
-      .cost = "2 parameters for each head; every key is visited",
+      .cost = "2 parameters for each head; far keys are skipped where the bias falls enough",
       .make = make_part<PositionBias, DistanceFormula<KerpleFormula, kKerpleRateFactor>>,
       .style = {"kerple", "#8C564B", "#7A463C", "#C9968B", "#D6A89E", report::Marker::square},
       .fields = {number_field<kKerpleRateFactor>(

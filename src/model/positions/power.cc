@@ -23,7 +23,7 @@ PositionMethod power() {
       .name = "power",
       .formula = "score - r1[head] |i - j|^r2[head]",
       .paper = "Chi et al. 2022, arXiv 2205.09921; BAM, Bianchessi et al. 2025",
-      .cost = "2 parameters for each head; every key is visited",
+      .cost = "2 parameters for each head; far keys are skipped where the bias falls enough",
       .make = make_part<PositionBias, DistanceFormula<PowerFormula, kPowerRateFactor>>,
       .style = {"power", "#17BECF", "#0E7C87", "#5FD6E2", "#8FE3EB", report::Marker::triangle},
       .fields = {number_field<kPowerRateFactor>(

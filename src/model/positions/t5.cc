@@ -45,7 +45,7 @@ PositionMethod t5() {
       .name = "t5",
       .formula = "score + table[bucket of i - j, head]",
       .paper = "Raffel et al. 2020, arXiv 1910.10683",
-      .cost = "32 parameters for each head; every key is visited",
+      .cost = "32 parameters for each head; far keys are skipped where the bias falls enough",
       .make = make_part<PositionBias, T5>,
       .style = {"t5", "#CC79A7", "#9C4274", "#E29BC4", "#E29BC4", report::Marker::diamond},
       .fields =
