@@ -178,8 +178,7 @@ std::vector<ConfigField> shared_fields() {
         .rare = true},
        {.json = "alibi.full_attention_interval", .offered = true}},
       {{ALIBI_FIELD("tolerance", transformer.attention.tolerance), .range = {.least = 0, .below = 1},
-        .help = "Maximum share of the attention weight that skipped keys may have, with a bias that falls with the "
-                "distance (0 visits every key)",
+        .help = "Maximum share of the attention weight that skipped keys have, if the bias falls (0 visits every key)",
         .rare = true},
        {.offered = true}},
   };

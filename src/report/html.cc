@@ -94,15 +94,27 @@ std::string attention_of(const CompareResults& results, const Theme& theme, bool
   return "";
 }
 
+std::string prose(const std::string& text) { return with(escape_markup(text), " %", "&nbsp;%"); }
+
+/// A list of sentences, or "" if there are none.
+std::string items(const std::vector<std::string>& sentences) {
+  std::string list;
+  for (const std::string& sentence : sentences) list += "<li>" + prose(sentence) + "</li>\n";
+  return list.empty() ? "" : "<ul class=\"details\">\n" + list + "</ul>\n";
+}
+
 }  // namespace
 
 std::string report_html(const CompareResults& results) {
   const std::vector<int64_t> lengths = all_lengths(results);
   const int64_t longest = lengths.empty() ? longest_of_tasks(results) : lengths.back();
   const LineChart chart = perplexity_chart(results);
+  const Verdict said = verdict_of(results);
   return filled(page(), {{"title", fmt::format("Trained at {} tokens, tested at {}", training_lengths(results),
                                                core::format_integer(longest))},
-                         {"verdict", with(escape_markup(verdict(results)), " %", "&nbsp;%")},
+                         {"verdict", prose(verdict(results))},
+                         {"answer", prose(fmt::format("{}", fmt::join(said.answer, " ")))},
+                         {"details", items(said.details)},
                          {"version", escape_markup(results.version)},
                          {"colors", method_colors(results, false)},
                          {"dark colors", method_colors(results, true)},

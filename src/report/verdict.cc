@@ -180,13 +180,14 @@ std::string short_training_note(const CompareResults& results) {
 
 }  // namespace
 
-std::string verdict(const CompareResults& results) {
+Verdict verdict_of(const CompareResults& results) {
   const std::vector<std::string> of_tasks = task_sentences(results);
-  if (results.methods.empty() && !of_tasks.empty()) return fmt::format("{}", fmt::join(of_tasks, " "));
-  if (results.methods.empty()) return "No method was compared.";
+  if (results.methods.empty() && !of_tasks.empty()) return {of_tasks, {}};
+  if (results.methods.empty()) return {{"No method was compared."}, {}};
+  Verdict verdict;
+  std::vector<std::string>&answer = verdict.answer, &details = verdict.details;
   const std::string not_learned = not_learned_note(results), is_short = short_training_note(results);
-  std::vector<std::string> sentences;
-  if (!is_short.empty()) sentences.push_back(is_short);
+  if (!is_short.empty()) answer.push_back(is_short);
   int64_t longest = 0;
   bool any_learned = false;
   for (const MethodResults& method : results.methods) {
@@ -195,27 +196,32 @@ std::string verdict(const CompareResults& results) {
     longest = std::max(longest, longest_measured(method));
   }
   if (!any_learned) {
-    sentences.emplace_back("No method has learned enough to be compared.");
+    answer.emplace_back("No method has learned enough to be compared.");
   } else if (longest <= results.train_length) {
-    sentences.push_back(only_short(results));
+    answer.push_back(only_short(results));
   } else {
     const char* among = not_learned.empty() ? "" : "of the methods that have learned, ";
     const std::string where = has_one_training_length(results)
                                   ? fmt::format("At {}, {} times the training length, ", longest,
                                                 core::format_multiple(longest, results.train_length))
                                   : fmt::format("At {}, ", longest);
-    sentences.push_back(fmt::format("{}{}{}.", where, among, best_at(results, longest)));
-    sentences.push_back(changes(results, courses(results, longest), longest));
+    answer.push_back(fmt::format("{}{}{}.", where, among, best_at(results, longest)));
+    details.push_back(changes(results, courses(results, longest), longest));
     if (ranking(results, results.train_length).size() > 1) {
-      sentences.push_back(
+      details.push_back(
           fmt::format("At {}, {}{}.", results.train_length, among, best_at(results, results.train_length)));
     }
   }
-  if (!not_learned.empty()) sentences.push_back(not_learned);
-  sentences.insert(sentences.end(), results.notes.begin(), results.notes.end());
-  sentences.push_back(basis(results));
-  sentences.insert(sentences.end(), of_tasks.begin(), of_tasks.end());
-  return fmt::format("{}", fmt::join(sentences, " "));
+  answer.insert(answer.end(), of_tasks.begin(), of_tasks.end());
+  if (!not_learned.empty()) details.push_back(not_learned);
+  details.insert(details.end(), results.notes.begin(), results.notes.end());
+  details.push_back(basis(results));
+  return verdict;
+}
+
+std::string verdict(const CompareResults& results) {
+  const auto [answer, details] = verdict_of(results);
+  return fmt::format("{}{}{}", fmt::join(answer, " "), details.empty() ? "" : " ", fmt::join(details, " "));
 }
 
 }  // namespace alibi::report

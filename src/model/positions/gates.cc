@@ -53,10 +53,6 @@ class Gates : public PositionBias {
 
   bool bounds_evicted_keys() const override { return true; }
 
-  std::vector<AttentionOptions> biases(int64_t, float) const override {
-    return {AttentionOptions()};
-  }
-
   void add_input(int layer, const Tensor& x, AttentionOptions& bias) const override {
     Tensor gates = logits(layer, x);
     each(gates, [](float& z) { z = std::min(z, 0.0f) - std::log1p(std::exp(-std::abs(z))); });
