@@ -112,6 +112,7 @@ inline constexpr auto enum_names<Activation> = std::to_array<EnumName<Activation
                                                                                     {Activation::gelu_tanh,
                                                                                      "gelu_tanh"},
                                                                                     {Activation::relu, "relu"},
+                                                                                    {Activation::relu2, "relu2"},
                                                                                     {Activation::swiglu, "swiglu"},
                                                                                     {Activation::geglu, "geglu"},
                                                                                     {Activation::reglu, "reglu"}});

@@ -46,6 +46,14 @@ struct Relu {
   static HWY_INLINE ValueAndSlope both(V x) { return {value(x), hn::IfThenElseZero(hn::Gt(x, zero()), set(1))}; }
 };
 
+struct Relu2 {
+  static HWY_INLINE V value(V x) { return both(x).value; }
+  static HWY_INLINE ValueAndSlope both(V x) {
+    const V relu = Relu::value(x);
+    return {hn::Mul(relu, relu), hn::Add(relu, relu)};
+  }
+};
+
 /// x * sigmoid(x)
 struct Silu {
   static HWY_INLINE V value(V x) { return hn::Mul(x, sigmoid(x)); }
@@ -104,6 +112,8 @@ void activate_rows_as(Activation kind, const T* x, int64_t rows, int64_t n, T* y
       return plain<GeluTanh>(x, rows * n, y);
     case Activation::relu:
       return plain<Relu>(x, rows * n, y);
+    case Activation::relu2:
+      return plain<Relu2>(x, rows * n, y);
     case Activation::swiglu:
       return gated<Silu>(x, rows, n, y);
     case Activation::geglu:
@@ -122,6 +132,8 @@ void activate_backward_rows_as(Activation kind, const T* dy, const T* x, int64_t
       return plain_backward<GeluTanh>(dy, x, rows * n, dx, y);
     case Activation::relu:
       return plain_backward<Relu>(dy, x, rows * n, dx, y);
+    case Activation::relu2:
+      return plain_backward<Relu2>(dy, x, rows * n, dx, y);
     case Activation::swiglu:
       return gated_backward<Silu>(dy, x, rows, n, dx, y);
     case Activation::geglu:

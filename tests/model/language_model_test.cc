@@ -165,8 +165,8 @@ TEST(LanguageModel, EveryConfigurationSurvivesTheFolder) {
   t.block.dropout = 0.25f;
   t.attention.dropout = 0.5f;
   t.attention.alibi_bias_max = 16;
-  for (const Activation activation : {Activation::gelu, Activation::gelu_tanh, Activation::relu, Activation::swiglu,
-                                      Activation::geglu, Activation::reglu}) {
+  for (const Activation activation : {Activation::gelu, Activation::gelu_tanh, Activation::relu, Activation::relu2,
+                                      Activation::swiglu, Activation::geglu, Activation::reglu}) {
     for (const Norm norm : {Norm::layer_norm, Norm::rms_norm}) {
       const TemporaryFolder folder;
       t.block.activation = activation;

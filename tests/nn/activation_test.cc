@@ -17,7 +17,7 @@ using test::doubles;
 using test::max_abs_diff;
 using test::random_tensor;
 
-constexpr Activation kinds[] = {Activation::gelu,   Activation::gelu_tanh, Activation::relu,
+constexpr Activation kinds[] = {Activation::gelu,   Activation::gelu_tanh, Activation::relu, Activation::relu2,
                                 Activation::swiglu, Activation::geglu,     Activation::reglu};
 
 int64_t width(Activation kind, int64_t features) { return nn::is_gated(kind) ? 2 * features : features; }
@@ -89,8 +89,7 @@ TEST(Activation, ManyRowsAreThoseOfOneEach) {
 TEST(Activation, BackwardGivesTheValueAgain) {
   test::for_each_isa([] {
     for (const DType type : {DType::float32, DType::bfloat16}) {
-      for (const Activation kind : {Activation::gelu, Activation::gelu_tanh, Activation::relu, Activation::swiglu,
-                                    Activation::geglu, Activation::reglu}) {
+      for (const Activation kind : kinds) {
         SCOPED_TRACE(name_of(kind));
         const bool gated = nn::is_gated(kind);
         const Tensor x = test::random_tensor({5, gated ? 46 : 23}, 1, 2, type);

@@ -69,6 +69,9 @@ inline Doubles activation_reference(Activation kind, const Doubles& x, int64_t f
       case Activation::reglu:
         y[i] = std::max(gate, 0.0) * up;
         break;
+      case Activation::relu2:
+        y[i] = std::pow(std::max(gate, 0.0), 2);
+        break;
       case Activation::swiglu:
         y[i] = silu_reference(gate) * up;
         break;

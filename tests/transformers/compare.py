@@ -4,7 +4,7 @@ scripts/test/transformers:
 
     compare.py ALIBI ALIBI_FOR_TRANSFORMERS [TEST]
 
-With ALIBI_WRITE_EXPECTED=1 the logits that the unit tests of the family forgetting_transformer expect are written again.
+With ALIBI_WRITE_EXPECTED=1 the logits that the unit tests of families expect are written again.
 
 Logits may differ by 1e-4, perplexities by 1e-4 of their value, by 1e-3 in llama.cpp.
 """
@@ -73,6 +73,18 @@ def perplexity_there(model, ids, length, first):
     return math.exp(loss / len(ids))
 
 
+def formula_values(number, count):
+    """Those of the unit test's tensor with this number: a hash of the index, between -1 and 1."""
+    mask = 0xffffffff
+    values = []
+    for i in range(count):
+        bits = (i * 0x9e3779b9 + number * 0x85ebca6b + 1) & mask
+        bits = ((bits ^ bits >> 15) * 0x2c1b3c6d) & mask
+        bits = ((bits ^ bits >> 12) * 0x297a2d39) & mask
+        values.append((bits >> 8) / 2 ** 23 - 1)
+    return torch.tensor(values, dtype=torch.float32)
+
+
 class Comparison(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -109,6 +121,24 @@ class Comparison(unittest.TestCase):
         self.assertEqual(type(tuned), type(model))
         self.same_logits(f"{name}, trained here", folder, tuned.eval(), ids)
         self.assertGreater(numpy.abs(logits_there(tuned, ids) - logits_there(model, ids)).max(), 0.1)
+
+    def as_expected(self, family, made):
+        """The logits of models with numbers by a formula, which the unit tests of the family expect."""
+        path = pathlib.Path(__file__).parent.parent / f"model/families/{family}.json"
+        fixture = json.loads(path.read_text())
+        for case in fixture["cases"]:
+            model = made(**{key: value for key, value in case["config"].items() if key != "model_type"})
+            with torch.no_grad():
+                for number, (name, shape) in enumerate(case["tensors"]):
+                    values = formula_values(number, math.prod(shape)).reshape(shape)
+                    model.get_parameter(name).copy_(1 + values / 2 if len(shape) == 1 else values)
+            self.assertEqual({name for name, _ in model.named_parameters()}, {name for name, _ in case["tensors"]})
+            there = logits_there(model, case["ids"]).reshape(-1)
+            if os.environ.get("ALIBI_WRITE_EXPECTED"):
+                case["logits"] = [round(float(value), 5) for value in there]
+            self.assertLess(numpy.abs(there - case["logits"]).max(), TOLERANCE)
+        if os.environ.get("ALIBI_WRITE_EXPECTED"):
+            path.write_text('{"cases": [\n' + ",\n".join(map(json.dumps, fixture["cases"])) + "\n]}\n")
 
 
 class TransformersTest(Comparison):
@@ -250,6 +280,17 @@ class TransformersTest(Comparison):
                                            new_decoder_architecture=False)
         self.fine_tuned("falcon", self.made(transformers.FalconForCausalLM, config, "sdpa"))
 
+    def jais2(self, **changes):
+        sizes = {"hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2, "vocab_size": 257,
+                 "intermediate_size": 96, "max_position_embeddings": 512, "bos_token_id": None, "eos_token_id": None}
+        return self.made(transformers.Jais2ForCausalLM, transformers.Jais2Config(**{**sizes, **changes}), "eager")
+
+    def test_fine_tuned_jais2(self):
+        self.fine_tuned("jais2", self.jais2(num_key_value_heads=2, rope_theta=500000.0))
+
+    def test_logits_that_unit_tests_of_jais2_expect(self):
+        self.as_expected("jais2", self.jais2)
+
     def test_sizes_that_no_preset_has(self):
         folder = self.scratch / "made"
         run(HELPER, "make", folder)
@@ -276,18 +317,6 @@ def without_triton():
     fla.modules.mlp.swiglu = lambda gate, x: torch.nn.functional.silu(gate) * x  # it has no reference of this one
     GroupNorm.forward = lambda self, x: group_norm_ref(x, self.weight, self.bias, self.num_groups, eps=self.eps,
                                                        is_rms_norm=self.is_rms_norm)
-
-
-def formula_values(number, count):
-    """Those of the unit test's tensor with this number: a hash of the index, between -1 and 1."""
-    mask = 0xffffffff
-    values = []
-    for i in range(count):
-        bits = (i * 0x9e3779b9 + number * 0x85ebca6b + 1) & mask
-        bits = ((bits ^ bits >> 15) * 0x2c1b3c6d) & mask
-        bits = ((bits ^ bits >> 12) * 0x297a2d39) & mask
-        values.append((bits >> 8) / 2 ** 23 - 1)
-    return torch.tensor(values, dtype=torch.float32)
 
 
 class ForgettingTransformerTest(Comparison):
@@ -350,23 +379,7 @@ class ForgettingTransformerTest(Comparison):
         self.fine_tuned("forgetting", self.made(qk_norm=True, num_kv_heads=2, use_output_gate=True))
 
     def test_what_unit_tests_expect(self):
-        path = pathlib.Path(__file__).parent.parent / "model/families/forgetting.json"
-        fixture = json.loads(path.read_text())
-        for case in fixture["cases"]:
-            config = {key: value for key, value in case["config"].items() if key != "model_type"}
-            model = self.made(**config)
-            with torch.no_grad():
-                for number, name in enumerate(case["tensors"]):
-                    parameter = model.get_parameter(name)
-                    values = formula_values(number, parameter.numel()).reshape(parameter.shape)
-                    parameter.copy_(1 + values / 2 if parameter.dim() == 1 else values)
-            self.assertEqual({name for name, _ in model.named_parameters()}, set(case["tensors"]))
-            there = logits_there(model, case["ids"]).reshape(-1)
-            if os.environ.get("ALIBI_WRITE_EXPECTED"):
-                case["logits"] = [round(float(value), 5) for value in there]
-            self.assertLess(numpy.abs(there - case["logits"]).max(), TOLERANCE)
-        if os.environ.get("ALIBI_WRITE_EXPECTED"):
-            path.write_text('{"cases": [\n' + ",\n".join(map(json.dumps, fixture["cases"])) + "\n]}\n")
+        self.as_expected("forgetting", self.made)
 
 
 if __name__ == "__main__":

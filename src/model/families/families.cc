@@ -8,12 +8,12 @@
 namespace alibi::model {
 
 // The families. Each is defined in its own file.
-extern const Family kMpt, kBloom, kFalcon, kBaichuan, kJais, kRefact, kReplit, kBert, kForgetting;
+extern const Family kMpt, kBloom, kFalcon, kBaichuan, kJais, kRefact, kReplit, kBert, kForgetting, kJais2;
 
 namespace {
 
-constexpr const Family* kFamilies[] = {&kMpt,    &kBloom,  &kFalcon, &kBaichuan,  &kJais,
-                                       &kRefact, &kReplit, &kBert,   &kForgetting};
+constexpr const Family* kFamilies[] = {&kMpt,    &kBloom,  &kFalcon, &kBaichuan,   &kJais,
+                                       &kRefact, &kReplit, &kBert,   &kForgetting, &kJais2};
 
 const Family& family_named(const std::string& name, Layout Family::*layout, const std::string& key) {
   std::vector<std::string_view> known;

@@ -86,6 +86,17 @@ TEST(SpatialOrder, OneDimensionIsSorted) {
 }
 
 /// The lower bound never exceeds the distance that the kernels compute, which is float32 with flushed denormals.
+TEST(SpatialOrder, ABoxOfTwoContainsBoth) {
+  for (const Box& other : {Box{{-3, 5}, {-1, 6}}, Box{{4, -7}, {5, -6}}, Box{{0.5f, 0.5f}, {0.75f, 0.75f}}}) {
+    Box both{{0, 0}, {1, 1}};
+    both.add(other, 2);
+    for (size_t axis = 0; axis < 2; ++axis) {
+      EXPECT_EQ(both.low[axis], std::min(0.0f, other.low[axis]));
+      EXPECT_EQ(both.high[axis], std::max(1.0f, other.high[axis]));
+    }
+  }
+}
+
 TEST(SpatialOrder, DistanceBoundsHoldForEveryPair) {
   for (const float size : {0x1p-70f, 0x1p-62f, 1.0f, 0x1p50f}) {
     for (const Pattern pattern : all_patterns) {

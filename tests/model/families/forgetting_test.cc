@@ -1,4 +1,4 @@
-// The Forgetting Transformer of flash-linear-attention: logits of its own code, and models that are written for it.
+// The Forgetting Transformer of flash-linear-attention: models that are written for it.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -19,73 +19,6 @@ namespace alibi::model {
 namespace {
 
 using test::expect_error;
-
-/// tests/transformers/compare.py has the same function.
-float formula_value(uint32_t number, uint32_t i) {
-  uint32_t bits = i * 0x9e3779b9u + number * 0x85ebca6bu + 1;
-  bits = (bits ^ bits >> 15) * 0x2c1b3c6du;
-  bits = (bits ^ bits >> 12) * 0x297a2d39u;
-  return static_cast<float>(bits >> 8) / 0x1p23f - 1;
-}
-
-/// The tensors of a case in their order: the shapes follow from the configuration.
-void write_tensors(const formats::JsonObject& config, const std::vector<std::string>& names,
-                   const std::filesystem::path& file) {
-  const auto size = [&](const char* key, int64_t fallback) { return config.get_int_or(key, fallback, 1, 1000); };
-  const int64_t width = size("hidden_size", 1), heads = size("num_heads", 1), words = size("vocab_size", 1);
-  const int64_t keys = width / heads * size("num_kv_heads", heads), hidden = size("intermediate_size", 256);
-  std::vector<formats::NamedTensor> tensors;
-  for (const std::string& name : names) {
-    const auto is = [&](const char* part) { return name.find(part) != std::string::npos; };
-    const int64_t rows = is("embeddings") || is("lm_head")              ? words
-                         : is("k_proj") || is("v_proj") || is("k_norm") ? keys
-                         : is("f_proj")                                 ? heads
-                         : is("gate_proj") || is("up_proj")             ? hidden
-                                                                        : width;
-    const bool is_vector = is("norm") || is(".bias");
-    Tensor tensor(is_vector ? Shape{rows} : Shape{rows, is("down_proj") ? hidden : width});
-    for (int64_t i = 0; i < tensor.elements(); ++i) {
-      const float value = formula_value(static_cast<uint32_t>(tensors.size()), static_cast<uint32_t>(i));
-      tensor.data<float>()[i] = is_vector ? 1 + value / 2 : value;
-    }
-    tensors.push_back({name, tensor});
-  }
-  formats::write_safetensors(file, tensors);
-}
-
-TEST(ForgettingFamily, LogitsAreThoseOfItsOwnCode) {
-  const formats::JsonObject all = formats::read_json_object(test::test_sources() / "model/families/forgetting.json");
-  for (const formats::Json& one : all.raw().at("cases")) {
-    const formats::JsonObject given(one, "");
-    const test::TemporaryFolder folder;
-    folder.write("config.json", one.at("config").dump());
-    write_tensors(given.object("config"), given.get<std::vector<std::string>>("tensors"), folder / "model.safetensors");
-    const LanguageModel model = LanguageModel::load(folder.path());
-    const ModelFiles files(folder.path());
-    EXPECT_EQ(files.family, "forgetting_transformer");
-    EXPECT_TRUE(files.slopes().empty());
-    const auto ids = one.at("ids").get<std::vector<int32_t>>();
-    const auto expected = one.at("logits").get<std::vector<double>>();
-    const auto length = static_cast<int64_t>(ids.size());
-    const Tensor whole = model.logits(Tensor::from(ids, {1, length}));
-    EXPECT_LE(test::relative_diff(test::doubles(whole), expected), 1e-5);
-    // Token by token.
-    Context context(model);
-    for (int64_t i = 0; i < length; ++i) {
-      const Tensor next =
-          model.next_logits(Tensor::from(std::span(ids).subspan(static_cast<size_t>(i), 1), {1, 1}), context);
-      EXPECT_LE(test::relative_diff(test::doubles(next), test::doubles(whole.slice(1, i, i + 1))), 1e-5) << i;
-    }
-    // Written from our own layout, the same tensors have the same bytes.
-    const test::TemporaryFolder written;
-    write_for_transformers(model, written.path());
-    const formats::Safetensors before(folder.path()), after(written.path());
-    ASSERT_EQ(before.tensors().size(), after.tensors().size());
-    for (const formats::TensorInfo& tensor : before.tensors()) {
-      EXPECT_TRUE(test::same_bits(before.load(tensor.name), after.load(tensor.name))) << tensor.name;
-    }
-  }
-}
 
 LanguageModelConfig forgetting() {
   LanguageModelConfig config = preset("tiny");
