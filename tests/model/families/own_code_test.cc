@@ -79,6 +79,24 @@ TEST_P(OwnCode, HasTheseLogits) {
   }
 }
 
+TEST(Jais2, WhatItDoesNotHaveIsRefusedByName) {
+  const formats::JsonObject all = formats::read_json_object(test::test_sources() / "model/families/jais2.json");
+  const formats::Json& sample = all.raw().at("cases").at(0);
+  const auto refuses = [&](const char* key, const formats::Json& value, const char* named) {
+    formats::Json config = sample.at("config");
+    config[key] = value;
+    const test::TemporaryFolder folder;
+    folder.write("config.json", config.dump());
+    write_tensors(sample.at("tensors"), folder / "model.safetensors");
+    test::expect_error([&] { LanguageModel::load(folder.path()); }, named);
+  };
+  refuses("hidden_act", "silu", "hidden_act is");
+  refuses("rope_scaling", {{"rope_type", "yarn"}, {"factor", 4}}, "rope_scaling is");
+  refuses("rope_parameters", {{"rope_type", "llama3"}, {"rope_theta", 1e4}}, "rope_type is");
+  refuses("mlp_bias", false, "mlp_bias is");
+  refuses("head_dim", 4, "head_dim is");
+}
+
 INSTANTIATE_TEST_SUITE_P(Families, OwnCode, testing::Values("forgetting", "jais2"));
 
 }  // namespace
