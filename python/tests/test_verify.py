@@ -231,6 +231,22 @@ def test_a_fault_that_transformers_finds(tmp_path, monkeypatch):
     assert found.differences[0].startswith("the last layer or the final norm: differs from transformers"), found
 
 
+def test_jais2_by_transformers(tmp_path):
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    torch.manual_seed(1)
+    model = transformers.Jais2ForCausalLM(transformers.Jais2Config(
+        hidden_size=64, num_attention_heads=4, num_key_value_heads=2, num_hidden_layers=2, vocab_size=300,
+        intermediate_size=96, max_position_embeddings=128, bos_token_id=None, eos_token_id=None))
+    model.save_pretrained(tmp_path / "model")
+    found = check(tmp_path / "model", tokens=40)
+    assert found.verdict == "equal" and found.results["differences_of_outputs"][-1]["transformers"] < 2e-5, found
+    with torch.no_grad():
+        model.model.layers[1].mlp.up_proj.weight.mul_(1.01)
+    model.save_pretrained(tmp_path / "other")
+    found = check(tmp_path / "other", reference=tmp_path / "model", tokens=40)
+    assert found.differences[0].startswith("the last layer or the final norm: differs from transformers"), found
+
+
 @needs_fixtures
 @pytest.mark.parametrize("file", sorted(path.name for path in (FIXTURES / "gguf").glob("*.gguf")) if FIXTURES.exists() else [])
 def test_gguf(file):
