@@ -87,8 +87,9 @@ std::vector<std::string> forgetting_differences(const LanguageModelConfig& model
   const LanguageModelConfig read = forgetting_config({formats::Json::parse(json.dump()), ""});
   std::vector<std::string> found;
   for (const ConfigField& field : config_fields()) {
-    // Neither the training length nor the initial values change what a model computes.
+    // Neither the training length nor the initial values change what a model computes, nor what no folder stores.
     if (!field.changes_result || field.more.training_only || field.name == std::string_view("gate_slopes")) continue;
+    if (field.more.json == nullptr) continue;
     if (!field.belongs_to(t.position) || field.get(config) == field.get(read)) continue;
     found.push_back(fmt::format("{} {}", field.name, formats::short_text_of(field.get(config))));
   }
