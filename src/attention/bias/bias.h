@@ -44,8 +44,9 @@ class Bias {
 
   // What the skip rule knows of keys that it has not read.
 
-  /// Whether far keys of a side can weigh less because of their bias.
-  virtual bool falls(Side side) const = 0;
+  /// Whether the farthest keys of a side weigh less than this share of the heaviest if all scores are equal. If not,
+  /// the skip rule is not worth its time.
+  virtual bool falls(Side side, double share) const = 0;
   /// The largest bias at this distance and beyond.
   virtual double beyond(Side side, int64_t distance) const = 0;
   /// The same of the distances first, first + step, ..., multiplied by log2(e), in the arithmetic of tiles.

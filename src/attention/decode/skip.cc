@@ -88,7 +88,8 @@ int64_t first_needed_key(const Problem& problem, const core::StateOf<KvCache>& c
   if (problem.tolerance == 0 || problem.keys - problem.queries < least_keys) return 0;
   for (const Sequence& sequence : problem.sequences) {
     for (int64_t head = 0; head < problem.heads; ++head) {
-      if (problem.decays == nullptr && !problem.biases->of(sequence.number, head).falls(Side::before)) return 0;
+      const Bias& bias = problem.biases->of(sequence.number, head);
+      if (problem.decays == nullptr && !bias.falls(Side::before, static_cast<double>(problem.tolerance))) return 0;
     }
   }
   const ScoreScale scale = problem.score_scale();

@@ -34,8 +34,10 @@ bool FarKeys::are_bounded(const AttentionOptions& options) {
   const int64_t heads = table.defined() ? table.size(1) : std::ssize(options.alibi_slopes);
   const Biases biases = make_biases("far keys", options, 1, heads);
   for (int64_t head = 0; head < heads; ++head) {
-    const Bias& bias = biases.of(0, head);
-    if (!bias.falls(Side::before) || !(options.causal || bias.falls(Side::after))) return false;
+    const auto falls = [&](Side side) {
+      return biases.of(0, head).falls(side, static_cast<double>(options.tolerance));
+    };
+    if (!falls(Side::before) || !(options.causal || falls(Side::after))) return false;
   }
   return heads > 0;
 }
