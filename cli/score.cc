@@ -100,15 +100,15 @@ struct Scored {
 };
 
 /// Scores a line and prints the result for each line or for each token.
-void score_line(const std::string& line, const Tokenizer& words, Scorer& scorer, bool by_token, Scored& all) {
-  const std::vector<int32_t> ids = words.encode(line);
+void score_line(const std::string& line, const Tokenizer& tokenizer, Scorer& scorer, bool by_token, Scored& all) {
+  const std::vector<int32_t> ids = tokenizer.encode(line);
   const std::vector<float> nll = scorer.score(ids);
   double bits = 0;
   for (size_t i = 0; i < ids.size(); ++i) {
     const double of_token = static_cast<double>(nll[i]) / std::numbers::ln2;
     bits += of_token;
     if (by_token) {
-      const std::string text = words.decode(std::span(ids).subspan(i, 1));
+      const std::string text = tokenizer.decode(std::span(ids).subspan(i, 1));
       say("{:.3f}\t{}\n", of_token, nlohmann::json(text::well_formed(text)).dump());
     }
   }
@@ -131,14 +131,14 @@ void run_score(ScoreCommand options) {
   default_to_standard_input(options.texts);
   LanguageModel model = LanguageModel::load(options.model);
   options.use.apply(model);
-  const Tokenizer& words = model.tokenizer();
+  const Tokenizer& tokenizer = model.tokenizer();
   Scorer scorer(model, {.context_length = options.context_length.value_or(0), .context = options.context});
   Scored all;
   for (size_t i = 0; i < options.texts.size(); ++i) {
     Lines lines(options.texts[i]);
-    const int32_t end_of_text = words.end_of_text();
+    const int32_t end_of_text = tokenizer.end_of_text();
     if (i > 0) scorer.score(std::span(&end_of_text, 1));
-    for (std::string line; lines.next(line);) score_line(line, words, scorer, options.per_token, all);
+    for (std::string line; lines.next(line);) score_line(line, tokenizer, scorer, options.per_token, all);
   }
   if (isatty(STDERR_FILENO) == 1) fmt::print(stderr, "{}", describe_evicted(scorer.certificate()));
   options.write_json({{"model", options.model},

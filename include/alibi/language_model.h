@@ -19,7 +19,7 @@
 namespace alibi {
 
 namespace model {
-class Origin;  // private to the library
+class OriginalFormat;  // private to the library
 }
 
 /// Adaptive input (Baevski & Auli 2019) and adaptive softmax (Grave et al. 2017) in place of one table: the vocabulary,
@@ -203,8 +203,8 @@ class ALIBI_API LanguageModel {
 
   /// A model with uninitialized parameters, for loaders.
   static LanguageModel without_values(const LanguageModelConfig& config, std::shared_ptr<const Tokenizer> tokenizer,
-                                      std::shared_ptr<const model::Origin> origin = nullptr);
-  const model::Origin* origin() const;  ///< private to the library
+                                      std::shared_ptr<const model::OriginalFormat> origin = nullptr);
+  const model::OriginalFormat* origin() const;  ///< private to the library
   /// A model with the same weights, in shared memory, and the same precision and interpolation; `adjust` is as in
   /// load().
   LanguageModel sharing_weights(const std::function<void(LanguageModelConfig&)>& adjust) const;

@@ -105,7 +105,8 @@ core::PerDevice<kernels::CacheKernel>& kernels::device_cache_kernels() {
 
 AttentionStats count_blocks(const AttentionState& state) {
   const core::StateOf<KernelState>& kept = core::state_of(state.kernel);
-  return state.stats.blocks_total >= 0 && !kept.lent.defined() ? state.stats : kernels::count_device_blocks(kept);
+  return state.stats.blocks_total >= 0 && !kept.caller_blocks.defined() ? state.stats
+                                                                        : kernels::count_device_blocks(kept);
 }
 
 void check_attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options,
@@ -117,7 +118,7 @@ void check_attention(const Tensor& q, const Tensor& k, const Tensor& v, const At
 void attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options, Tensor& out,
                AttentionState* state) {
   const Problem problem = checked_problem(q, k, v, options, out);
-  if (state != nullptr && core::state_of(state->kernel).lent.defined()) {
+  if (state != nullptr && core::state_of(state->kernel).caller_blocks.defined()) {
     check_lent(problem, *state);
     state->stats = {};
   } else if (state != nullptr) {

@@ -34,7 +34,7 @@ int64_t KernelState::saved_words(int64_t batch, int64_t queries, int64_t heads, 
 Tensor KernelState::saved_lse() const { return state_->lse; }
 
 Tensor KernelState::saved_blocks() const {
-  check(!state_->lent.defined(), "[attention] a state in the caller's memory is saved by keeping that memory");
+  check(!state_->caller_blocks.defined(), "[attention] a state in the caller's memory is saved by keeping that memory");
   std::vector<int32_t> first = state_->first_block, last = state_->last_block;
   if (state_->device_blocks.defined() && state_->kernel != State::Kernel::none) {
     first = state_->device_blocks.slice(0, 0, 1).to_ints();
@@ -87,18 +87,19 @@ KernelState KernelState::in_memory(const Tensor& lse, const Tensor& blocks) {
         name_of(blocks.device()));
   KernelState state;
   state.state_->lse = lse;
-  state.state_->lent = blocks;
+  state.state_->caller_blocks = blocks;
   return state;
 }
 
-Tensor kernels::lent_blocks(const core::StateOf<KernelState>& state, int64_t query_blocks) {
-  check(state.lent.elements() >= 2 * query_blocks, "[attention] the state's blocks have {} words, expected at least {}",
-        state.lent.elements(), 2 * query_blocks);
-  return state.lent.slice(0, 0, 2 * query_blocks).reshape({2, query_blocks});
+Tensor kernels::caller_blocks_of(const core::StateOf<KernelState>& state, int64_t query_blocks) {
+  check(state.caller_blocks.elements() >= 2 * query_blocks,
+        "[attention] the state's blocks have {} words, expected at least {}", state.caller_blocks.elements(),
+        2 * query_blocks);
+  return state.caller_blocks.slice(0, 0, 2 * query_blocks).reshape({2, query_blocks});
 }
 
 AttentionStats kernels::count_device_blocks(const core::StateOf<KernelState>& state) {
-  check(!state.lent.defined(), "[attention] blocks are not counted in a state in the caller's memory");
+  check(!state.caller_blocks.defined(), "[attention] blocks are not counted in a state in the caller's memory");
   const std::vector<int32_t> words = state.device_blocks.to_ints();
   const size_t third = words.size() / 3;
   AttentionStats stats;

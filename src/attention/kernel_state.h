@@ -26,7 +26,7 @@ struct [[gnu::visibility("hidden")]] KernelState::State {
   int64_t words = 0;  ///< number of words of saved_blocks(), with any kernel
   /// The caller's memory on a device (in_memory()), or undefined. It begins with the first and the last block of each
   /// query block.
-  Tensor lent;
+  Tensor caller_blocks;
 
   /// No kernel has fewer queries in a block, so this bounds the size of the saved state.
   static constexpr int64_t least_query_rows = 32;
@@ -58,7 +58,7 @@ namespace kernels {
 AttentionStats count_device_blocks(const core::StateOf<KernelState>& state);
 
 /// The caller's memory as [2, query_blocks]. Throws Error if it is too small.
-Tensor lent_blocks(const core::StateOf<KernelState>& state, int64_t query_blocks);
+Tensor caller_blocks_of(const core::StateOf<KernelState>& state, int64_t query_blocks);
 
 /// Throws Error if the state has blocks of this kernel whose number differs from the problem's query blocks, because it
 /// then belongs to another forward call.

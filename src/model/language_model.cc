@@ -9,7 +9,7 @@
 #include "core/check.h"
 #include "core/files.h"
 #include "model/context_state.h"
-#include "model/origin.h"
+#include "model/original_format.h"
 #include "model/parameters.h"
 #include "model/pass.h"
 #include "model/transformer_state.h"
@@ -23,7 +23,7 @@ namespace alibi {
 struct [[gnu::visibility("hidden")]] LanguageModel::State {
   LanguageModelConfig config;
   std::shared_ptr<const Tokenizer> tokenizer;
-  std::shared_ptr<const model::Origin> origin;  // null: a model of this library
+  std::shared_ptr<const model::OriginalFormat> origin;  // null: a model of this library
   Transformer transformer;
   std::unique_ptr<model::Vocabulary> vocabulary;
   std::vector<Parameter> vocabulary_parameters;
@@ -91,13 +91,13 @@ LanguageModel& LanguageModel::operator=(LanguageModel&&) noexcept = default;
 
 LanguageModel LanguageModel::without_values(const LanguageModelConfig& config,
                                             std::shared_ptr<const Tokenizer> tokenizer,
-                                            std::shared_ptr<const model::Origin> origin) {
+                                            std::shared_ptr<const model::OriginalFormat> origin) {
   LanguageModel model(std::make_unique<State>(config, std::nullopt, std::move(tokenizer)));
   model.state_->origin = std::move(origin);
   return model;
 }
 
-const model::Origin* LanguageModel::origin() const { return state_->origin.get(); }
+const model::OriginalFormat* LanguageModel::origin() const { return state_->origin.get(); }
 
 LanguageModel LanguageModel::sharing_weights(const std::function<void(LanguageModelConfig&)>& adjust) const {
   LanguageModelConfig changed = config();

@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
+#include "core/atomic_update.h"
 #include "core/check.h"
 #include "core/files.h"
-#include "core/together.h"
 #include "formats/json.h"
 #include "text/stream.h"
 #include "text/token_file.h"
@@ -78,7 +78,7 @@ Parts read_parts_of(const fs::path& folder) {
   return parts;
 }
 
-Parts read_parts(const fs::path& folder) { return core::read_together(folder, kDataFile, read_parts_of); }
+Parts read_parts(const fs::path& folder) { return core::read_atomically(folder, kDataFile, read_parts_of); }
 
 TrainingData to_data(const Parts& parts) {
   return {parts.tokenizer,
@@ -130,7 +130,7 @@ void write_data_folder(const fs::path& folder, const Corpus& corpus, const Token
     done += bytes;
     if (progress) progress("tokenize", static_cast<double>(done) / all);
   };
-  core::write_together(folder, data_file_names(), [&](const fs::path& part) {
+  core::update_atomically(folder, data_file_names(), [&](const fs::path& part) {
     tokenizer.save(part);
     formats::OrderedJson train = write_part(part / kTrainFile, corpus.train, tokenizer, on_bytes);
     formats::OrderedJson valid = write_part(part / kValidFile, corpus.valid, tokenizer, on_bytes);

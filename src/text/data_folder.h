@@ -27,7 +27,7 @@ void prepare_data_folder(const std::filesystem::path& folder, bool overwrite);
 
 /// Encodes the corpus. Neither its text nor its tokens have to fit into memory; the files do not depend on the number
 /// of threads. An older data folder in the same place is replaced atomically when the new one is complete on disk
-/// (core/together.h).
+/// (core/atomic_update.h).
 void write_data_folder(const std::filesystem::path& folder, const Corpus& corpus, const Tokenizer& tokenizer,
                        const TextProgress& progress = {});
 

@@ -4,8 +4,8 @@
 #include <iterator>
 #include <system_error>
 
+#include "core/atomic_update.h"
 #include "core/check.h"
-#include "core/together.h"
 #include "formats/gguf.h"
 #include "text/byte_tokenizer.h"
 #include "text/gguf_tokenizer.h"
@@ -37,7 +37,7 @@ std::shared_ptr<const Tokenizer> load_file(const std::filesystem::path& file) {
 std::shared_ptr<const Tokenizer> Tokenizer::load(const std::filesystem::path& path) {
   std::error_code ignored;  // an inaccessible file counts as missing
   if (std::filesystem::is_regular_file(path, ignored)) return load_file(path);
-  return core::read_together(
+  return core::read_atomically(
       path, "config.json", [](const std::filesystem::path& folder) { return load_file(text::tokenizer_file(folder)); });
 }
 

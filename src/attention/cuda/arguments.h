@@ -136,7 +136,7 @@ struct BoundsArguments {
 struct ForwardArguments {
   Call call;
   Rows out;
-  float *lse, *near_lse;              ///< [batch][heads][queries]; null if the caller does not want them
+  float *lse, *lse_from_nearest;      ///< [batch][heads][queries]; null if the caller does not want them
   int32_t *first_block, *last_block;  ///< for each tile: visited key blocks; null if not wanted
   int32_t* seen;                      ///< for each tile: number of key blocks that are seen; null if not wanted
   Bounds bounds;
@@ -161,7 +161,7 @@ inline constexpr int key_parts(int64_t head_dim) { return head_dim <= 128 ? 1 : 
 struct BackwardArguments {
   Call call;
   Rows out, dout, dq, dk, dv;
-  const float* near_lse;
+  const float* lse_from_nearest;
   RowTerms* terms;                          ///< [batch][heads][queries]
   const int32_t *first_block, *last_block;  ///< for each tile; null if the tile visits every block that it sees
   double* slope_sums;                       ///< gradient of the slope for each tile; null if not wanted
@@ -221,14 +221,14 @@ struct DecodeArguments {
   Call call;
   Rows out;
   KeyTree tree;
-  DecodeLimits* limits;     ///< [batch * kv_heads][tiles]; null if the skip rule does not apply
-  PartialRow* partials;     ///< [batch][heads][queries][slots]: first the near keys, then each split
-  float* partial_out;       ///< the partial outputs, with the dimensions of partials and [head_dim]
-  float *lse, *near_lse;    ///< see ForwardArguments
-  int32_t tiles;            ///< tiles of a key/value head
-  int32_t splits, slots;    ///< slots is splits + 1 if there are limits, otherwise splits
-  int32_t blocks_of_split;  ///< key blocks per split
-  float budget;             ///< see ForwardArguments
+  DecodeLimits* limits;           ///< [batch * kv_heads][tiles]; null if the skip rule does not apply
+  PartialRow* partials;           ///< [batch][heads][queries][slots]: first the near keys, then each split
+  float* partial_out;             ///< the partial outputs, with the dimensions of partials and [head_dim]
+  float *lse, *lse_from_nearest;  ///< see ForwardArguments
+  int32_t tiles;                  ///< tiles of a key/value head
+  int32_t splits, slots;          ///< slots is splits + 1 if there are limits, otherwise splits
+  int32_t blocks_of_split;        ///< key blocks per split
+  float budget;                   ///< see ForwardArguments
 };
 
 struct alignas(16) Chunk {

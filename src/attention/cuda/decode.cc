@@ -131,7 +131,7 @@ bool decode(const Machine& machine, const Problem& problem, const CachedBounds& 
       .partials = partials.get(),
       .partial_out = partial_out.get(),
       .lse = state != nullptr ? static_cast<float*>(state->lse.raw()) : nullptr,
-      .near_lse = state != nullptr ? static_cast<float*>(core::state_of(state->kernel).lse.raw()) : nullptr,
+      .lse_from_nearest = state != nullptr ? static_cast<float*>(core::state_of(state->kernel).lse.raw()) : nullptr,
       .tiles = static_cast<int32_t>(split.tiles),
       .splits = static_cast<int32_t>(split.splits),
       .slots = static_cast<int32_t>(slots),

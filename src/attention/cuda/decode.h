@@ -367,7 +367,7 @@ struct DecodeMerge {
           pack<type>(low * share, high * share);
     }
     if (a.lse == nullptr || thread_index() != 0) return;
-    write_lse(place, query, max, sum, a.near_lse + entry, a.lse + entry);
+    write_lse(place, query, max, sum, a.lse_from_nearest + entry, a.lse + entry);
   }
 };
 

@@ -324,7 +324,8 @@ struct Forward {
     for (int r = 0; r < 2 * m; ++r) {
       const int at = row + own_row() + 8 * r;
       if (a.lse == nullptr || thread_index() % 4 != 0 || at >= sequence.queries) continue;
-      write_lse(Place(a.call, sequence, task.head), at, max[r], sum[r], a.near_lse + entry + at, a.lse + entry + at);
+      write_lse(Place(a.call, sequence, task.head), at, max[r], sum[r], a.lse_from_nearest + entry + at,
+                a.lse + entry + at);
     }
     if (a.first_block != nullptr && thread_index() == 0) {
       const int tiles = (sequence.queries + rows - 1) / rows;

@@ -42,7 +42,7 @@ struct RowTermsKernel {
     }
     for (int bits = 1; bits < lanes_of_row; bits *= 2) delta += lane_xor(delta, bits);
     if (entry >= a.rows || thread_index() % lanes_of_row != 0) return;
-    const float lse = a.near_lse[entry];
+    const float lse = a.lse_from_nearest[entry];
     a.terms[entry] = {lse == -infinity ? infinity : lse * log2_of_e, delta};
   }
 };

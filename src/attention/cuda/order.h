@@ -22,10 +22,10 @@ ALIBI_LANE int sequence_of(int sequences, int number, const Begin& begin) {
 }
 
 /// The head of thread block `index`, and its unit among the `units` of all sequences. The heads of a class alternate.
-struct Turn {
+struct HeadUnit {
   int head, unit;
 
-  ALIBI_LANE Turn(const HeadRank* order, int units, int index) {
+  ALIBI_LANE HeadUnit(const HeadRank* order, int units, int index) {
     const HeadRank rank = order[index / units];
     const int within = index - rank.begin * units;
     unit = within / rank.size;
@@ -35,22 +35,22 @@ struct Turn {
 
 /// The last tiles of all sequences come first, because they have the most work in causal attention.
 ALIBI_LANE Task query_task(const Call& call, int index) {
-  const Turn turn(call.head_order, call.tiles, index);
-  const int from_last = call.tiles - 1 - turn.unit;
-  if (call.uniform != 0) return {from_last % call.sequence_count, turn.head, from_last / call.sequence_count, 0};
+  const HeadUnit at(call.head_order, call.tiles, index);
+  const int from_last = call.tiles - 1 - at.unit;
+  if (call.uniform != 0) return {from_last % call.sequence_count, at.head, from_last / call.sequence_count, 0};
   const auto begin = [&](int i) { return call.sequences[i].tiles_before; };
   const int sequence = sequence_of(call.sequence_count, from_last, begin);
-  return {sequence, turn.head, from_last - begin(sequence), 0};
+  return {sequence, at.head, from_last - begin(sequence), 0};
 }
 
 /// The first blocks of keys come first. Each sequence has one number more than it has blocks; that task is empty.
 ALIBI_LANE Task key_task(const Call& call, int index, int parts) {
-  const Turn turn(call.kv_head_order, call.key_units, index / parts);
+  const HeadUnit at(call.kv_head_order, call.key_units, index / parts);
   const int part = index % parts;
-  if (call.uniform != 0) return {turn.unit % call.sequence_count, turn.head, turn.unit / call.sequence_count, part};
+  if (call.uniform != 0) return {at.unit % call.sequence_count, at.head, at.unit / call.sequence_count, part};
   const auto begin = [&](int i) { return call.sequences[i].bounds_before; };
-  const int sequence = sequence_of(call.sequence_count, turn.unit, begin);
-  return {sequence, turn.head, turn.unit - begin(sequence), part};
+  const int sequence = sequence_of(call.sequence_count, at.unit, begin);
+  return {sequence, at.head, at.unit - begin(sequence), part};
 }
 
 /// Head by head, the last 128 keys first. This is the order in which dq is summed (both_gradients.h). With packed

@@ -147,7 +147,7 @@ void check_device(const Machine& machine, const Problem& problem) {
 
 bool forward(const Machine& machine, const Problem& problem, AttentionState* state) {
   check_device(machine, problem);
-  check(state == nullptr || core::state_of(state->kernel).lent.defined() || !machine.capturing(),
+  check(state == nullptr || core::state_of(state->kernel).caller_blocks.defined() || !machine.capturing(),
         "[attention] a call with a state cannot be captured into a CUDA graph, because the graph would own the "
         "state's memory; use KernelState::in_memory()");
   Sent sent;
@@ -167,19 +167,19 @@ bool forward(const Machine& machine, const Problem& problem, AttentionState* sta
   }
   if (state != nullptr) {
     core::StateOf<KernelState>& kept = core::state_of(state->kernel);
-    const bool lent = kept.lent.defined();
-    if (!lent) {
+    const bool in_caller_memory = kept.caller_blocks.defined();
+    if (!in_caller_memory) {
       kept.device_blocks = Tensor::empty({3, call.tiles()}, DType::int32, problem.device);
       kept.kernel = skips ? core::StateOf<KernelState>::Kernel::cuda : core::StateOf<KernelState>::Kernel::none;
     }
-    if (!lent || skips) {
-      const Tensor blocks = lent ? lent_blocks(kept, call.tiles()) : kept.device_blocks;
+    if (!in_caller_memory || skips) {
+      const Tensor blocks = in_caller_memory ? caller_blocks_of(kept, call.tiles()) : kept.device_blocks;
       arguments.first_block = static_cast<int32_t*>(blocks.raw());
       arguments.last_block = arguments.first_block + call.tiles();
-      arguments.seen = lent ? nullptr : arguments.last_block + call.tiles();
+      arguments.seen = in_caller_memory ? nullptr : arguments.last_block + call.tiles();
     }
     arguments.lse = static_cast<float*>(state->lse.raw());
-    arguments.near_lse = static_cast<float*>(kept.lse.raw());
+    arguments.lse_from_nearest = static_cast<float*>(kept.lse.raw());
     state->stats = {.blocks_visited = -1, .blocks_total = -1};
   }
   machine.check_launch(
@@ -197,8 +197,8 @@ bool backward(const Machine& machine, const Problem& problem, const AttentionSta
   const size_t first_at = sent.add(kept.first_block), last_at = sent.add(kept.last_block);
   sent.send(machine);
   const int32_t *first_block = nullptr, *last_block = nullptr;  // null means that every block is visited
-  if (kept.lent.defined()) {
-    if (asks_skip_rule(problem)) first_block = static_cast<const int32_t*>(lent_blocks(kept, call.tiles()).raw());
+  if (kept.caller_blocks.defined()) {
+    if (asks_skip_rule(problem)) first_block = static_cast<const int32_t*>(caller_blocks_of(kept, call.tiles()).raw());
     last_block = first_block != nullptr ? first_block + call.tiles() : nullptr;
   } else if (kept.kernel == core::StateOf<KernelState>::Kernel::cuda && kept.device_blocks.defined()) {
     first_block = static_cast<const int32_t*>(kept.device_blocks.raw());
@@ -232,7 +232,7 @@ bool backward(const Machine& machine, const Problem& problem, const AttentionSta
                                  .dq = rows_of(problem.dq),
                                  .dk = rows_of(problem.dk),
                                  .dv = rows_of(problem.dv),
-                                 .near_lse = static_cast<const float*>(kept.lse.raw()),
+                                 .lse_from_nearest = static_cast<const float*>(kept.lse.raw()),
                                  .terms = terms.get(),
                                  .first_block = first_block,
                                  .last_block = last_block,

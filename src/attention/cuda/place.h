@@ -125,10 +125,10 @@ ALIBI_LANE float sink_of(const Call& call, const Place& place, int head, int row
 
 /// Writes the log-sum-exp of a row from its sum and maximum to base 2: once with linear biases counted from the nearest
 /// key, and once with the full biases.
-ALIBI_LANE void write_lse(const Place& place, int row, float max, float sum, float* near_lse, float* lse) {
+ALIBI_LANE void write_lse(const Place& place, int row, float max, float sum, float* lse_from_nearest, float* lse) {
   constexpr float ln2 = 0.693147180559945309f;
   const float near = (max + log2f(sum)) * ln2;
-  *near_lse = near;
+  *lse_from_nearest = near;
   // Distance of the row from the nearest key.
   const int64_t outside = place.offset + row - place.position(row);
   const double slope = static_cast<double>(outside < 0 ? place.after : place.before) * static_cast<double>(ln2);

@@ -64,7 +64,7 @@ struct TileBuffers {
 
 /// Replaces scores by weights = exp2(score - lse), and dscores from dout v' to weight * (dout v' - delta).
 template <bool masked, bool dropout, bool precise_lse = false>
-void differentiate_softmax(const Problem& problem, const Sequence& sequence, int64_t key, const Seen& seen,
+void differentiate_softmax(const Problem& problem, const Sequence& sequence, int64_t key, const SeenKeys& seen,
                            const Block& block, TileBuffers& tile) {
   const Floats f;
   const DropoutMask mask(problem.dropout_seed, sequence.batch, block.block.head);
@@ -103,7 +103,7 @@ void differentiate_softmax(const Problem& problem, const Sequence& sequence, int
   std::fill_n(tile.dscores + seen.keys * query_rows, padding, 0.0f);
 }
 
-void softmax_gradient(const Problem& problem, const Sequence& sequence, int64_t key, const Seen& seen,
+void softmax_gradient(const Problem& problem, const Sequence& sequence, int64_t key, const SeenKeys& seen,
                       const Block& block, TileBuffers& tile) {
   if (block.block.bias.coordinates) {
     differentiate_softmax<false, false, true>(problem, sequence, key, seen, block, tile);
@@ -177,7 +177,7 @@ void add_gate_sums(const QueryBlock& block, int64_t key, int64_t count, const Ti
 }
 
 /// Multiplies the dscores by the derivatives of the scores.
-void multiply_derivatives(const Seen& seen, const TileBuffers& tile) {
+void multiply_derivatives(const SeenKeys& seen, const TileBuffers& tile) {
   const Floats f;
   for_groups(seen.rows, seen.narrow, [&](int64_t n, int64_t width) HWY_ATTR {
     const Range keys = seen.keys_of(n * lanes, width * lanes);
@@ -198,7 +198,7 @@ void fold(const Problem& problem, const Sequence& sequence, int64_t key, int64_t
   float* const dk = chunk.dk.get() + (key - first) * stride;
   float* const dv = chunk.dv.get() + (key - first) * stride;
   fill_bias(queries, key, tile.biases);
-  const Seen seen(queries, key, count, tile.biases);
+  const SeenKeys seen(queries, key, count, tile.biases);
   make_scores(problem, queries, block.q_lanes, tile.keys, stride, seen, tile.biases, tile.prefetcher, tile.weights,
               tile.derivatives);
   multiply<Left::rows>(tile.values, stride, block.dout_lanes, query_rows, queries.rows,

@@ -83,7 +83,7 @@ void fold(const Problem& problem, const Sequence& sequence, int64_t key, int64_t
   const QueryBlock& block = running.block;
   const int64_t count = std::min(key_rows, block.seen.end - key);
   fill_bias(block, key, tile.biases);
-  const Seen seen(block, key, count, tile.biases);
+  const SeenKeys seen(block, key, count, tile.biases);
   make_scores(problem, block, running.queries, tile.keys, stride, seen, tile.biases, tile.prefetcher, tile.scores);
   if (raise_max(tile.scores, seen, running.max, tile.factor)) {
     for (int64_t i = 0; i < problem.head_dim; ++i) {

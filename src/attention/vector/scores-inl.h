@@ -127,15 +127,15 @@ inline void fill_bias(const QueryBlock& block, int64_t key, TileBiases& biases) 
 }
 
 /// The keys of a tile that its lanes see, in whole register tiles. Lane x sees key y if low <= x - y <= high.
-struct Seen {
-  Seen(const QueryBlock& block, int64_t key, int64_t count, const TileBiases& biases)
+struct SeenKeys {
+  SeenKeys(const QueryBlock& block, int64_t key, int64_t count, const TileBiases& biases)
       : low(block.bias.least - (block.position - key)),
         high(block.bias.most - (block.position - key)),
         keys(count),
         rows(block.rows),
         narrow(biases.masked) {}
   /// All of them.
-  Seen(int64_t lanes_seen, int64_t count)
+  SeenKeys(int64_t lanes_seen, int64_t count)
       : low(-unbounded), high(unbounded), keys(count), rows(lanes_seen), narrow(false) {}
 
   /// Keys that at least one of the lanes sees.
@@ -157,7 +157,7 @@ struct Seen {
 
 /// The needed parts of a product that has the tile's keys as rows and its lanes as columns.
 struct KeysByLanes {
-  const Seen& seen;
+  const SeenKeys& seen;
   int64_t depth;
   bool narrow() const { return seen.narrow; }
   Range rows_of(int64_t lane, int64_t width) const { return seen.keys_of(lane, width); }
@@ -165,7 +165,7 @@ struct KeysByLanes {
 };
 /// The needed parts of a product that has the lanes as columns and the keys as the inner dimension.
 struct SumsOfKeys {
-  const Seen& seen;
+  const SeenKeys& seen;
   int64_t rows;
   bool narrow() const { return seen.narrow; }
   Range rows_of(int64_t, int64_t) const { return {0, rows}; }
@@ -173,7 +173,7 @@ struct SumsOfKeys {
 };
 /// The needed parts of a product that has the keys as rows and the lanes as the inner dimension.
 struct SumsOfLanes {
-  const Seen& seen;
+  const SeenKeys& seen;
   static bool narrow() { return false; }
   Range rows_of(int64_t, int64_t) const { return {0, seen.keys}; }
   Range depth_of(int64_t key, int64_t, int64_t) const { return seen.lanes_of(key); }
@@ -221,7 +221,7 @@ inline float in_log2(float lse) { return lse * std::numbers::log2e_v<float>; }
 
 /// Replaces products q k' by scores with a softcap. `derivatives`, unless null, receives 1 - tanh^2, the derivative of
 /// a score by scale q k', and 0 for keys that are not seen.
-inline void cap_scores(const Problem& problem, const Seen& seen, const TileBiases& biases, float* scores,
+inline void cap_scores(const Problem& problem, const SeenKeys& seen, const TileBiases& biases, float* scores,
                        float* derivatives) {
   const Floats f;
   const Float factor = hn::Set(f, problem.scale / problem.softcap);
@@ -247,7 +247,7 @@ inline void cap_scores(const Problem& problem, const Seen& seen, const TileBiase
 /// Computes scores[key][lane] for the keys that are seen. queries is [head_dim][query_rows], keys is
 /// [key_rows][stride]. `derivatives` is used only with a softcap (cap_scores).
 inline void make_scores(const Problem& problem, const QueryBlock& block, const float* queries, const float* keys,
-                        int64_t stride, const Seen& seen, const TileBiases& biases, Prefetcher& prefetcher,
+                        int64_t stride, const SeenKeys& seen, const TileBiases& biases, Prefetcher& prefetcher,
                         float* scores, float* derivatives = nullptr) {
   const float scale = problem.scale * std::numbers::log2e_v<float>;
   const auto product = [&](const auto& finish) HWY_ATTR {

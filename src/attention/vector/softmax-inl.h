@@ -17,7 +17,7 @@ namespace alibi::kernels::HWY_NAMESPACE {
 
 /// Updates the maximum of each lane and computes the factor that rescales the sums to it. Returns whether any factor
 /// differs from 1.
-inline bool raise_max(const float* scores, const Seen& seen, float* max, float* factor) {
+inline bool raise_max(const float* scores, const SeenKeys& seen, float* max, float* factor) {
   const Floats f;
   bool raised = false;
   for_groups(seen.rows, seen.narrow, [&](int64_t n, int64_t width) HWY_ATTR {
@@ -46,7 +46,7 @@ inline bool raise_max(const float* scores, const Seen& seen, float* max, float* 
 }
 
 /// Replaces scores by weights exp2(score - max) and adds these to `sums`; `lows` are the rounding errors of the sums.
-inline void make_weights(float* scores, const Seen& seen, const float* factor, const float* max, float* sums,
+inline void make_weights(float* scores, const SeenKeys& seen, const float* factor, const float* max, float* sums,
                          float* lows) {
   const Floats f;
   for_groups(seen.rows, seen.narrow, [&](int64_t n, int64_t width) HWY_ATTR {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "core/atomic_update.h"
 #include "core/check.h"
-#include "core/together.h"
 #include "formats/gguf.h"
 #include "formats/gguf_writer.h"
 #include "formats/safetensors.h"
@@ -57,7 +57,7 @@ void write_tokenizer(const Tokenizer& tokenizer, int vocab_size, formats::GgufWr
 void write_as_family(const LanguageModel& model, const Layout& layout, const std::filesystem::path& folder) {
   const TransformerConfig& t = model.config().transformer;
   const int64_t queries = t.d_model, keys = int64_t{t.key_heads()} * t.head_dim();
-  core::write_together(folder, own_file_names(), [&](const std::filesystem::path& part) {
+  core::update_atomically(folder, own_file_names(), [&](const std::filesystem::path& part) {
     std::vector<formats::NamedTensor> tensors;
     for (const Parameter* parameter : model.parameters()) {
       const Tensor value = numbers_in(parameter->value.dtype()) > 1 ? nn::widened(parameter->value) : parameter->value;

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/atomic_update.h"
 #include "core/check.h"
-#include "core/together.h"
 #include "core/warning.h"
 #include "formats/gguf.h"
 #include "formats/safetensors.h"
@@ -104,7 +104,7 @@ void ModelFiles::take(const Family& found, const Layout& layout, const formats::
   if (layout.interpolation != nullptr) interpolation = layout.interpolation(description);
 }
 
-std::shared_ptr<const Origin> ModelFiles::origin() const {
+std::shared_ptr<const OriginalFormat> ModelFiles::origin() const {
   if (folder_.empty()) return nullptr;
   return std::make_shared<FamilyFolder>(folder_, *layout_, weights, sources);
 }
@@ -140,7 +140,7 @@ std::vector<std::vector<float>> ModelFiles::slopes() const {
 
 ModelFiles open_model(const std::filesystem::path& path) {
   if (core::path_exists(path) && !core::is_folder(path)) return ModelFiles(path);
-  return core::read_together(path, kConfigFile, [](const std::filesystem::path& place) { return ModelFiles(place); });
+  return core::read_atomically(path, kConfigFile, [](const std::filesystem::path& place) { return ModelFiles(place); });
 }
 
 LanguageModelConfig read_model_config(const std::filesystem::path& path) {
@@ -171,7 +171,7 @@ LanguageModel LanguageModel::load(const std::filesystem::path& path,
     return model;
   };
   if (core::path_exists(path) && !core::is_folder(path)) return load_from(path);
-  return core::read_together(path, model::kConfigFile, load_from);
+  return core::read_atomically(path, model::kConfigFile, load_from);
 }
 
 }  // namespace alibi

@@ -10,7 +10,7 @@
 #include "alibi/language_model.h"
 #include "formats/weight_source.h"
 #include "model/families/family.h"
-#include "model/origin.h"
+#include "model/original_format.h"
 
 namespace alibi::model {
 
@@ -32,7 +32,7 @@ struct ModelFiles {
   explicit ModelFiles(const std::filesystem::path& path);
 
   /// Writes the model back in the format of its family; null for our own folders and for GGUF files.
-  std::shared_ptr<const Origin> origin() const;
+  std::shared_ptr<const OriginalFormat> origin() const;
   /// Sets the values of the parameters of a model of this configuration.
   void load(const std::vector<Parameter*>& parameters) const;
   /// The data type that each parameter has after load().

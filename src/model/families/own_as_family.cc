@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "core/atomic_update.h"
 #include "core/check.h"
-#include "core/together.h"
-#include "model/origin.h"
+#include "model/original_format.h"
 #include "model/own_config.h"
 #include "model/own_folder.h"
 
@@ -49,7 +49,7 @@ formats::OrderedJson own_folder_json(const LanguageModelConfig& config, const To
 
 void save_own(const LanguageModel& model, const std::filesystem::path& folder) {
   const Tokenizer* tokenizer = model.has_tokenizer() ? &model.tokenizer() : nullptr;
-  core::write_together(folder, own_file_names(), [&](const std::filesystem::path& part) {
+  core::update_atomically(folder, own_file_names(), [&](const std::filesystem::path& part) {
     write_own_files(part, own_folder_json(model.config(), tokenizer), model.config(), model.parameters(), tokenizer);
   });
 }

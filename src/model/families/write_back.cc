@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "alibi/model_options.h"
+#include "core/atomic_update.h"
 #include "core/check.h"
 #include "core/files.h"
-#include "core/together.h"
 #include "formats/json_copy.h"
 #include "formats/options.h"
 #include "formats/safetensors.h"
@@ -91,7 +91,7 @@ void FamilyFolder::save(const LanguageModel& model, const fs::path& folder) cons
   std::set<std::string> names = own_file_names();
   for (const auto& [name, content] : files_) names.insert(name);
   const bool as_float32 = !are_exact(model);
-  core::write_together(folder, names, [&](const fs::path& part) {
+  core::update_atomically(folder, names, [&](const fs::path& part) {
     write_weights(model, as_float32, part / kWrittenFile);
     write_config(model, as_float32, part / kConfigFile);
     for (const auto& [name, content] : files_) core::write_file(part / name, content);

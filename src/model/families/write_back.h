@@ -10,12 +10,12 @@
 #include "formats/json.h"
 #include "formats/weight_source.h"
 #include "model/families/family.h"
-#include "model/origin.h"
+#include "model/original_format.h"
 
 namespace alibi::model {
 
 /// The folder that a model was read from. Its weights stay mapped, and its small files in memory.
-class FamilyFolder final : public Origin {
+class FamilyFolder final : public OriginalFormat {
  public:
   FamilyFolder(const std::filesystem::path& folder, const Layout& layout,
                std::shared_ptr<const formats::WeightSource> weights, std::vector<Source> sources);

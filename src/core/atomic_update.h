@@ -17,17 +17,17 @@ namespace alibi::core {
 /// is moved to its place, and .saved is removed. The remains of a killed writer are first completed or removed. Throws
 /// Error if another process is writing to the folder, or if one of the names belongs to something other than a regular
 /// file.
-void write_together(const std::filesystem::path& folder, const std::set<std::string>& owned,
-                    const std::function<void(const std::filesystem::path& part)>& write);
+void update_atomically(const std::filesystem::path& folder, const std::set<std::string>& owned,
+                       const std::function<void(const std::filesystem::path& part)>& write);
 
 /// The current location of a folder's files, and whether the files have changed since.
-class TogetherSnapshot {
+class FolderSnapshot {
  public:
   /// `marker` is a file that every write replaces.
-  TogetherSnapshot(const std::filesystem::path& folder, const std::string& marker);
-  ~TogetherSnapshot();
-  TogetherSnapshot(const TogetherSnapshot&) = delete;
-  TogetherSnapshot& operator=(const TogetherSnapshot&) = delete;
+  FolderSnapshot(const std::filesystem::path& folder, const std::string& marker);
+  ~FolderSnapshot();
+  FolderSnapshot(const FolderSnapshot&) = delete;
+  FolderSnapshot& operator=(const FolderSnapshot&) = delete;
 
   /// The folder or its subfolder .saved.
   const std::filesystem::path& place() const { return place_; }
@@ -41,10 +41,10 @@ class TogetherSnapshot {
 
 /// Calls read(place) on the files of one write. Repeats the call if they changed meanwhile.
 template <class Read>
-auto read_together(const std::filesystem::path& folder, const std::string& marker, const Read& read) {
+auto read_atomically(const std::filesystem::path& folder, const std::string& marker, const Read& read) {
   constexpr int most = 100;
   for (int i = 0; i < most; ++i) {
-    const TogetherSnapshot snapshot(folder, marker);
+    const FolderSnapshot snapshot(folder, marker);
     try {
       auto result = read(snapshot.place());
       if (snapshot.still_holds()) return result;

@@ -7,9 +7,9 @@
 
 namespace alibi::model {
 
-class Origin {
+class OriginalFormat {
  public:
-  virtual ~Origin() = default;
+  virtual ~OriginalFormat() = default;
   /// Writes the model, whose weights may have changed, into a folder; LanguageModel::save() calls it.
   virtual void save(const LanguageModel& model, const std::filesystem::path& folder) const = 0;
 };

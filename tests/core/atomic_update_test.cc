@@ -1,4 +1,4 @@
-#include "core/together.h"
+#include "core/atomic_update.h"
 
 #include <gtest/gtest.h>
 #include <sys/prctl.h>
@@ -35,7 +35,7 @@ void write_new(const fs::path& part) {
 
 /// Names and contents, "a=old marker=old": what a reader gets.
 std::string read(const fs::path& folder) {
-  return read_together(folder, "marker", [](const fs::path& place) {
+  return read_atomically(folder, "marker", [](const fs::path& place) {
     std::set<std::string> all;
     for (const std::string& name : owned) {
       if (fs::exists(place / name)) all.insert(name + "=" + read_file(place / name));
@@ -53,26 +53,26 @@ std::set<std::string> names_in(const fs::path& folder) {
   return names;
 }
 
-TEST(Together, FilesChangeAndOthersStay) {
+TEST(AtomicUpdate, FilesChangeAndOthersStay) {
   const TemporaryFolder folder;
   const fs::path model = folder / "made" / "here";
-  write_together(model, owned, write_old);
+  update_atomically(model, owned, write_old);
   EXPECT_EQ(read(model), kOld);
   folder.write("made/here/log", "kept");
   folder.write("made/here/checkpoints/1", "kept");
-  write_together(model, owned, write_new);
+  update_atomically(model, owned, write_new);
   EXPECT_EQ(read(model), kNew);
   // In their places, for other programs.
   EXPECT_EQ(names_in(model), (std::set<std::string>{"a", "marker", "only_new", "log", "checkpoints"}));
   EXPECT_EQ(read_file(model / "a"), "new");
 }
 
-TEST(Together, AWriterThatFailsChangesNothing) {
+TEST(AtomicUpdate, AWriterThatFailsChangesNothing) {
   const TemporaryFolder folder;
-  write_together(folder.path(), owned, write_old);
+  update_atomically(folder.path(), owned, write_old);
   expect_error(
       [&] {
-        write_together(folder.path(), owned, [](const fs::path& part) {
+        update_atomically(folder.path(), owned, [](const fs::path& part) {
           write_new(part);
           fail("[test] no space left");
         });
@@ -82,23 +82,23 @@ TEST(Together, AWriterThatFailsChangesNothing) {
   EXPECT_EQ(names_in(folder.path()), (std::set<std::string>{"a", "marker", "only_old"}));
 }
 
-TEST(Together, KilledBeforeAnyChangeThereIsTheOldOrTheNew) {
+TEST(AtomicUpdate, KilledBeforeAnyChangeThereIsTheOldOrTheNew) {
   bool changed = false;
   int change = 0;
   for (ChildEnd end = ChildEnd::killed; end == ChildEnd::killed; ++change) {
     SCOPED_TRACE(change);
     const TemporaryFolder folder;
-    write_together(folder.path(), owned, write_old);
-    end = test::run_killed(change, [&] { write_together(folder.path(), owned, write_new); });
+    update_atomically(folder.path(), owned, write_old);
+    end = test::run_killed(change, [&] { update_atomically(folder.path(), owned, write_new); });
     if (end == ChildEnd::cannot_trace) GTEST_SKIP() << "this machine does not let a process trace its child";
     const std::string found = read(folder.path());
     // Old, then new from one point on.
     ASSERT_EQ(found, changed || found == kNew ? kNew : kOld);
     changed = found == kNew;
     // Whatever was left, killed again at the next start: what is read does not change.
-    test::run_killed(change % 7, [&] { write_together(folder.path(), owned, [](const fs::path&) { ::_exit(0); }); });
+    test::run_killed(change % 7, [&] { update_atomically(folder.path(), owned, [](const fs::path&) { ::_exit(0); }); });
     ASSERT_EQ(read(folder.path()), found);
-    write_together(folder.path(), owned, write_old);
+    update_atomically(folder.path(), owned, write_old);
     ASSERT_EQ(read(folder.path()), kOld);
     ASSERT_EQ(names_in(folder.path()), (std::set<std::string>{"a", "marker", "only_old"}));
   }
@@ -106,11 +106,11 @@ TEST(Together, KilledBeforeAnyChangeThereIsTheOldOrTheNew) {
   EXPECT_GT(change, 20);  // number of changes before the kill
 }
 
-TEST(Together, EachStateOnTheWayIsReadAsAWhole) {
+TEST(AtomicUpdate, EachStateOnTheWayIsReadAsAWhole) {
   const TemporaryFolder folder;
   const fs::path& model = folder.path();
   const fs::path part = model / ".saving.77.part";
-  write_together(model, owned, write_old);
+  update_atomically(model, owned, write_old);
   fs::create_directory(part);
   put(part / "a", "new");
   EXPECT_EQ(read(model), kOld);
@@ -133,16 +133,16 @@ TEST(Together, EachStateOnTheWayIsReadAsAWhole) {
   EXPECT_EQ(read(model), kNew);
 }
 
-TEST(Together, ReadersOfAFolderThatIsBeingWrittenSeeOneWriting) {
+TEST(AtomicUpdate, ReadersOfAFolderThatIsBeingWrittenSeeOneWriting) {
   const TemporaryFolder folder;
-  write_together(folder.path(), owned, write_old);
+  update_atomically(folder.path(), owned, write_old);
   const pid_t writer = ::fork();
   if (writer == 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     try {
       for (;;) {
-        write_together(folder.path(), owned, write_new);
-        write_together(folder.path(), owned, write_old);
+        update_atomically(folder.path(), owned, write_new);
+        update_atomically(folder.path(), owned, write_old);
       }
     } catch (const std::exception&) {
       ::_exit(1);
@@ -155,23 +155,23 @@ TEST(Together, ReadersOfAFolderThatIsBeingWrittenSeeOneWriting) {
   EXPECT_EQ(found, (std::set<std::string>{kOld, kNew}));
 }
 
-TEST(Together, OneWriterAtATime) {
+TEST(AtomicUpdate, OneWriterAtATime) {
   const TemporaryFolder folder;
   const FolderLock lock(folder.path());
-  expect_error([&] { write_together(folder.path(), owned, write_new); }, "in use by another process");
+  expect_error([&] { update_atomically(folder.path(), owned, write_new); }, "in use by another process");
 }
 
-TEST(Together, AnErrorOfTheReaderIsTold) {
+TEST(AtomicUpdate, AnErrorOfTheReaderIsTold) {
   const TemporaryFolder folder;
   int reads = 0;
   const auto fails = [&](const fs::path&) -> int {
     ++reads;
     fail("[test] damaged");
   };
-  expect_error([&] { read_together(folder.path(), "marker", fails); }, "damaged");
+  expect_error([&] { read_atomically(folder.path(), "marker", fails); }, "damaged");
   EXPECT_EQ(reads, 1);
   // One that is due to a change is not: it is read again.
-  const int value = read_together(folder.path(), "marker", [&](const fs::path&) {
+  const int value = read_atomically(folder.path(), "marker", [&](const fs::path&) {
     if (++reads == 2) {
       folder.write("marker", "now it is there");
       fail("[test] damaged");
@@ -181,7 +181,7 @@ TEST(Together, AnErrorOfTheReaderIsTold) {
   EXPECT_EQ(value, 3);
   expect_error(
       [&] {
-        read_together(folder.path(), "marker", [&](const fs::path&) {
+        read_atomically(folder.path(), "marker", [&](const fs::path&) {
           put(folder / "other", "new");
           fs::rename(folder / "other", folder / "marker");
           return 0;

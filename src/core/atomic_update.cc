@@ -1,4 +1,4 @@
-#include "core/together.h"
+#include "core/atomic_update.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -87,8 +87,8 @@ void check_replaceable(const fs::path& folder, const std::set<std::string>& name
 
 }  // namespace
 
-void write_together(const fs::path& folder, const std::set<std::string>& owned,
-                    const std::function<void(const fs::path& part)>& write) {
+void update_atomically(const fs::path& folder, const std::set<std::string>& owned,
+                       const std::function<void(const fs::path& part)>& write) {
   make_folder(folder);
   const FolderLock lock(folder);
   check_replaceable(folder, owned);
@@ -108,7 +108,7 @@ void write_together(const fs::path& folder, const std::set<std::string>& owned,
   put_in_place(folder, owned);
 }
 
-TogetherSnapshot::TogetherSnapshot(const fs::path& folder, const std::string& marker)
+FolderSnapshot::FolderSnapshot(const fs::path& folder, const std::string& marker)
     : saved_(folder / kSaved),
       marker_(folder / marker),
       // The marker is opened first: if it is new and .saved does not exist, all files are in place.
@@ -117,12 +117,12 @@ TogetherSnapshot::TogetherSnapshot(const fs::path& folder, const std::string& ma
   place_ = saved_descriptor_ >= 0 ? saved_ : folder;
 }
 
-TogetherSnapshot::~TogetherSnapshot() {
+FolderSnapshot::~FolderSnapshot() {
   if (marker_descriptor_ >= 0) ::close(marker_descriptor_);
   if (saved_descriptor_ >= 0) ::close(saved_descriptor_);
 }
 
-bool TogetherSnapshot::still_holds() const {
+bool FolderSnapshot::still_holds() const {
   // While .saved exists, the files in it are valid, and the marker outside it is being replaced.
   if (saved_descriptor_ >= 0) return leads_to(saved_, saved_descriptor_);
   return leads_to(saved_, -1) && leads_to(marker_, marker_descriptor_);
