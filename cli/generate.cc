@@ -144,8 +144,8 @@ void begin_sample(const GenerateCommand& options, int64_t sample) {
 
 /// Generates samples [first, first + count) together. The first one is shown while it grows, the others when they are
 /// finished.
-void update_atomically(const GenerateCommand& options, const Prompt& prompt, int64_t first, int64_t count,
-                       Written& written) {
+void write_together(const GenerateCommand& options, const Prompt& prompt, int64_t first, int64_t count,
+                    Written& written) {
   std::vector<Prompt> forks;
   std::vector<GenerateOptions> each(static_cast<size_t>(count), options.generate);
   std::vector<std::string> texts(static_cast<size_t>(count));
@@ -194,7 +194,7 @@ Written write_samples(const GenerateCommand& options, Prompt prompt) {
     say_text("\n");
   } else {
     for (int64_t first = 0; first < options.samples && StopSignals::received() == 0; first += most_together) {
-      update_atomically(options, prompt, first, std::min(most_together, options.samples - first), written);
+      write_together(options, prompt, first, std::min(most_together, options.samples - first), written);
     }
   }
   written.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

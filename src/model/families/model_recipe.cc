@@ -53,16 +53,16 @@ LanguageModelConfig ModelRecipe::config(int64_t train_length, std::optional<int>
   return config;
 }
 
-LanguageModel ModelRecipe::model(int64_t train_length, const std::shared_ptr<const Tokenizer>& vocabulary,
+LanguageModel ModelRecipe::model(int64_t train_length, const std::shared_ptr<const Tokenizer>& of_text,
                                  uint64_t seed) const {
-  if (from.empty()) return LanguageModel(config(train_length, vocabulary->vocab_size()), seed, vocabulary);
+  if (from.empty()) return LanguageModel(config(train_length, of_text->vocab_size()), seed, of_text);
   LanguageModel model =
       LanguageModel::load(from, [&](LanguageModelConfig& changed) { changed = config(train_length); });
   model.to_float32();
   const Tokenizer& own = model.tokenizer();
-  check(vocabulary->fingerprint() == own.fingerprint(),
-        "[model] the text is in tokens of another vocabulary ({}, {} tokens) than that of {} ({}, {} tokens)",
-        vocabulary->kind(), vocabulary->vocab_size(), from.string(), own.kind(), own.vocab_size());
+  check(of_text->fingerprint() == own.fingerprint(),
+        "[model] the text is in tokens of another tokenizer ({}, {} tokens) than that of {} ({}, {} tokens)",
+        of_text->kind(), of_text->vocab_size(), from.string(), own.kind(), own.vocab_size());
   return model;
 }
 
