@@ -125,7 +125,7 @@ TEST(Bias, NoKeyBeyondHasALargerBias) {
         next = beyond;
       }
       EXPECT_NEAR(bias.fall(side, 64), 64 * bias.fall(side, 1), 1e-12);
-      if (bias.falls(side, 0.1)) {
+      if (bias.falls(side, 0.1f)) {
         EXPECT_LT(bias.beyond(side, 600), bias.rise());
       }
     }
@@ -138,11 +138,11 @@ TEST(Bias, ATableFallsIfItsFarthestKeysWeighLessThanTheShare) {
   std::copy(std::begin(values), std::end(values), table.data<float>());
   const Biases biases = make_biases("test", {.bias_by_distance = table, .causal = false}, 1, 2);
   const Bias& head = biases.of(0, 0);
-  EXPECT_TRUE(head.falls(Side::before, std::exp(-8.9)));
-  EXPECT_FALSE(head.falls(Side::before, std::exp(-9.1)));
-  EXPECT_TRUE(head.falls(Side::after, std::exp(-2.9)));
-  EXPECT_FALSE(head.falls(Side::after, std::exp(-3.1)));
-  EXPECT_FALSE(biases.of(0, 1).falls(Side::after, 0.5));
+  EXPECT_TRUE(head.falls(Side::before, std::exp(-8.9f)));
+  EXPECT_FALSE(head.falls(Side::before, std::exp(-9.1f)));
+  EXPECT_TRUE(head.falls(Side::after, std::exp(-2.9f)));
+  EXPECT_FALSE(head.falls(Side::after, std::exp(-3.1f)));
+  EXPECT_FALSE(biases.of(0, 1).falls(Side::after, 0.5f));
 }
 
 TEST(Bias, TheHorizonIsWhereLittleIsLeft) {

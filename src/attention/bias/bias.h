@@ -46,7 +46,7 @@ class Bias {
 
   /// Whether the farthest keys of a side weigh less than this share of the heaviest if all scores are equal. If not,
   /// the skip rule is not worth its time.
-  virtual bool falls(Side side, double share) const = 0;
+  virtual bool falls(Side side, float share) const = 0;
   /// The largest bias at this distance and beyond.
   virtual double beyond(Side side, int64_t distance) const = 0;
   /// The same of the distances first, first + step, ..., multiplied by log2(e), in the arithmetic of tiles.

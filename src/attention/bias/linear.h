@@ -18,7 +18,7 @@ class LinearBias final : public Bias {
   bool is_level(int64_t first, int64_t last) const override;
   float magnitude() const override;
   float rise() const override { return 0; }
-  bool falls(Side side, double) const override { return slope(side) > 0; }
+  bool falls(Side side, float) const override { return slope(side) > 0; }
   double beyond(Side side, int64_t distance) const override;
   void beyond(Side side, int64_t first, int step, int64_t count, float* values) const override;
   double fall(Side side, int64_t keys) const override;

@@ -120,9 +120,9 @@ const float* TableBias::maxima(Side side) const {
   return &table_->summary().beyond[static_cast<size_t>(side)][static_cast<size_t>(head_ * table_->side(side).count)];
 }
 
-bool TableBias::falls(Side side, double share) const {
+bool TableBias::falls(Side side, float share) const {
   const float top = table_->summary().top[static_cast<size_t>(head_)];
-  return static_cast<double>(top - maxima(side)[table_->side(side).count - 1]) >= -std::log(share);  // false for NaN
+  return top - maxima(side)[table_->side(side).count - 1] >= -std::log(share);  // false for NaN
 }
 
 double TableBias::beyond(Side side, int64_t distance) const {

@@ -72,7 +72,7 @@ class TableBias final : public Bias {
   bool is_level(int64_t first, int64_t last) const override;
   float magnitude() const override { return table_->summary().magnitude[static_cast<size_t>(head_)]; }
   float rise() const override { return magnitude(); }
-  bool falls(Side side, double share) const override;
+  bool falls(Side side, float share) const override;
   double beyond(Side side, int64_t distance) const override;
   void beyond(Side side, int64_t first, int step, int64_t count, float* values) const override;
   /// Distances beyond the table have one bias, so nothing is known of two far keys.

@@ -239,7 +239,7 @@ void Decode::limit_rows(const Group& group, const DecodePartial* partials) {
       const DecodeSkip::Scores scores(row.q, centre.data(), stride_, problem_.score_scale());
       return DecodeSkip(*cache_, head, scores, problem_.score_scale(), row.bias, row.position, partials[r].max, budget);
     };
-    const auto falls = [&](Side side) { return row.bias->falls(side, static_cast<double>(problem_.tolerance)); };
+    const auto falls = [&](Side side) { return row.bias->falls(side, problem_.tolerance); };
     if (row.begin < std::min(group.near_begin, row.position) && (falls(Side::before) || row.bias.decay)) {
       row.begin = rule().first_needed(row.begin, std::min({group.near_begin, row.position, row.end}));
     }

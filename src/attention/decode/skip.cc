@@ -89,7 +89,7 @@ int64_t first_needed_key(const Problem& problem, const core::StateOf<KvCache>& c
   for (const Sequence& sequence : problem.sequences) {
     for (int64_t head = 0; head < problem.heads; ++head) {
       const Bias& bias = problem.biases->of(sequence.number, head);
-      if (problem.decays == nullptr && !bias.falls(Side::before, static_cast<double>(problem.tolerance))) return 0;
+      if (problem.decays == nullptr && !bias.falls(Side::before, problem.tolerance)) return 0;
     }
   }
   const ScoreScale scale = problem.score_scale();

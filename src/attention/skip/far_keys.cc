@@ -34,9 +34,7 @@ bool FarKeys::are_bounded(const AttentionOptions& options) {
   const int64_t heads = table.defined() ? table.size(1) : std::ssize(options.alibi_slopes);
   const Biases biases = make_biases("far keys", options, 1, heads);
   for (int64_t head = 0; head < heads; ++head) {
-    const auto falls = [&](Side side) {
-      return biases.of(0, head).falls(side, static_cast<double>(options.tolerance));
-    };
+    const auto falls = [&](Side side) { return biases.of(0, head).falls(side, options.tolerance); };
     if (!falls(Side::before) || !(options.causal || falls(Side::after))) return false;
   }
   return heads > 0;

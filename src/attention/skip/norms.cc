@@ -31,7 +31,7 @@ bool skip_rule_applies(const Problem& problem) {
   return std::any_of(problem.sequences.begin(), problem.sequences.end(), [&](const Sequence& sequence) {
     for (int64_t head = 0; head < problem.heads; ++head) {
       const Bias& bias = problem.biases->of(sequence.number, head);
-      const auto falls = [&](Side side) { return bias.falls(side, static_cast<double>(problem.tolerance)); };
+      const auto falls = [&](Side side) { return bias.falls(side, problem.tolerance); };
       if (falls(Side::before) || (!problem.causal && falls(Side::after))) return true;
     }
     return false;
