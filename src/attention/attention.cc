@@ -1,6 +1,7 @@
 // Checks of the arguments, and choice of the kernel.
 #include "alibi/attention.h"
 
+#include <functional>
 #include <utility>
 
 #include "attention/bias_gradient.h"
@@ -17,25 +18,12 @@ namespace {
 using kernels::Kernel;
 using kernels::Problem;
 
-/// Calls run(kernel) with the kernels that support the problem, from the fastest to the slowest, until one returns
-/// true.
-template <class Run>
-bool run_on_cpu(const Problem& problem, const Run& run) {
-  core::prepare_dispatch();
-  const kernels::FlushDenormals flush;  // as in the worker threads, whatever the caller's setting
-  for (const Kernel* kernel : {&kernels::paged_decode_kernel(), &kernels::amx_kernel(), &kernels::vector_kernel()}) {
-    if (kernel->supports(problem) && run(*kernel)) return true;
-  }
-  return false;
-}
-
 /// Calls run(kernel) with the kernel of the problem's device.
-template <class Run>
-void run_kernel(const char* operation, const Problem& problem, const Run& run) {
+void run_kernel(const char* operation, const Problem& problem, const std::function<bool(const Kernel&)>& run) {
   const bool on_cpu = problem.device == Device::cpu;
   if (!on_cpu) kernels::check_supported(operation, problem);
-  const Kernel* const kernel = on_cpu ? &kernels::cpu_kernel() : kernels::device_kernels().of(problem.device);
-  check_usage(run(*kernel), "[{}] no kernel of '{}' can compute this call", operation, name_of(problem.device));
+  check_usage(on_cpu ? kernels::run_on_cpu(problem, run) : run(*kernels::device_kernels().of(problem.device)),
+              "[{}] no kernel of '{}' can compute this call", operation, name_of(problem.device));
 }
 
 /// Whether a query may lie outside the keys' positions while biases are counted from the nearest key.
@@ -70,19 +58,13 @@ Problem checked_problem(const Tensor& q, const Tensor& k, const Tensor& v, const
 
 }  // namespace
 
-const Kernel& kernels::cpu_kernel() {
-  static const Kernel kernel = {
-      .supports = [](const Problem& problem) { return vector_kernel().supports(problem); },
-      .forward =
-          [](const Problem& problem, AttentionState* state) {
-            return run_on_cpu(problem, [&](const Kernel& fastest) { return fastest.forward(problem, state); });
-          },
-      .backward =
-          [](const Problem& problem, const AttentionState& state, const BiasSums& sums) {
-            return run_on_cpu(problem, [&](const Kernel& fastest) { return fastest.backward(problem, state, sums); });
-          },
-  };
-  return kernel;
+bool kernels::run_on_cpu(const Problem& problem, const std::function<bool(const Kernel&)>& run) {
+  core::prepare_dispatch();
+  const FlushDenormals flush;  // as in the worker threads, whatever the caller's setting
+  for (const Kernel* kernel : {&paged_decode_kernel(), &amx_kernel(), &vector_kernel()}) {
+    if (kernel->supports(problem) && run(*kernel)) return true;
+  }
+  return false;
 }
 
 void kernels::check_supported(const char* operation, const Problem& problem) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -40,8 +41,9 @@ const Kernel& vector_kernel();
 const Kernel& paged_decode_kernel();
 /// bfloat16 and float16 on NVIDIA GPUs. In a build without CUDA it supports no problem.
 const Kernel& cuda_kernel();
-/// Runs the fastest CPU kernel that supports the problem.
-const Kernel& cpu_kernel();
+/// Calls run(kernel) with the kernels of the CPU that support the problem, from the fastest to the slowest, until one
+/// returns true.
+bool run_on_cpu(const Problem& problem, const std::function<bool(const Kernel&)>& run);
 
 /// The kernels of devices other than the CPU in this build. The tensors of the problem, the sums and the state are in
 /// the device's memory. Everything else is in the CPU's memory.

@@ -78,7 +78,7 @@ void GenerationLoop::step() {
     drop_cancelled();
     read_and_draw();
     end_jobs();
-    count();
+    if (separates_) count();
   } catch (...) {  // no memory, for example
     if (!separates_) throw;
     for (GenerationJob& job : jobs_) fail(job, std::current_exception());

@@ -158,7 +158,7 @@ void BlockScratch::cut(const TransformerConfig& config, const PassMode& mode, in
 void Block::forward(ResidualStream& stream, Pass& pass) const {
   normalize(stream, pass);
   mix(pass);
-  attend(pass.memory.scratch.normed, pass);
+  attend(pass);
   finish(stream, pass.memory.products_of(layer_).attended, pass);
 }
 
@@ -224,7 +224,7 @@ void Block::finish(ResidualStream& stream, const Tensor& attended, Pass& pass) c
   stream.add(pass.dropout(config_.block.dropout, layer_, Draw::attention_output));
 
   stream.normalize(norm2_, memory.feed_forward, normed);
-  feed_forward(normed, stream.branch, pass);
+  feed_forward(stream.branch, pass);
   stream.add(pass.dropout(config_.block.dropout, layer_, Draw::feed_forward));
 }
 
@@ -375,7 +375,8 @@ nn::ScoreScale Block::score_scale(const Session& session) const {
 }
 
 // attended = attention(rotary(qkv(normed)))
-void Block::attend(const Tensor& normed, Pass& pass) const {
+void Block::attend(Pass& pass) const {
+  const Tensor& normed = pass.memory.scratch.normed;
   BlockProducts& products = pass.memory.products_of(layer_);
   project_gate(pass);
   qkv_.forward(normed, products.qkv);
@@ -409,25 +410,24 @@ void Block::attend_session(const Tensor& x, const Heads& heads, Tensor attended,
     const nn::ScoreScale scale = score_scale(session);
     pass.sequences.each({heads.q}, [&](std::span<Tensor> sequence) { nn::scale_queries(sequence[0], scale); });
   }
-  const AttentionOptions options = attention_options(pass, index, x);
+  AttentionOptions options = attention_options(pass, index, x);
   if (pass.on_attention) pass.on_attention(heads.q, heads.k, heads.v, options);
   if (!session.caches.empty()) {
     KvCache& cache = session.caches[static_cast<size_t>(layer_)];
     cache.append(heads.k, heads.v, options.log_decay);
     if (session.position > 0 ||
         session.eviction != nullptr) {  // otherwise the cache contains only the keys that were just appended
-      AttentionOptions cached = options;
-      cached.log_decay.reset();  // the cache has the gates
+      options.log_decay.reset();        // the cache has the gates
       AttentionState state;
       AttentionState* wanted = session.eviction != nullptr ? &state : nullptr;
       const bool few = heads.q.size(1) <= most_decoded || cache.dtype() != heads.q.dtype();
       if (few) {
-        attention_decode(heads.q, cache, cached, attended, wanted);
+        attention_decode(heads.q, cache, options, attended, wanted);
       } else {
         cache.own();  // contiguous memory is faster when many queries read it
-        cached_attention(heads.q, cache, cached, attended, wanted);
+        cached_attention(heads.q, cache, options, attended, wanted);
       }
-      if (wanted != nullptr) session.eviction->attended(layer_, heads.q, cache, cached, state.lse);
+      if (wanted != nullptr) session.eviction->attended(layer_, heads.q, cache, options, state.lse);
       return;
     }
   }
@@ -445,7 +445,7 @@ void Block::attend_session(const Tensor& x, const Heads& heads, Tensor attended,
 void Block::attention_backward(const Tensor& dbranch, Pass& pass) const {
   BlockScratch& scratch = pass.memory.scratch;
   BlockProducts& products = pass.memory.products_of(layer_);
-  if (pass.memory.mode.keep == Keep::sums) attend(scratch.normed, pass);
+  if (pass.memory.mode.keep == Keep::sums) attend(pass);
   if (gate_.weight != nullptr) {
     Tensor& dgate = products.gate;  // the gate is not needed any more
     out_.backward_to_input(dbranch, scratch.gated, scratch.dattended);
@@ -491,7 +491,8 @@ void Block::attention_backward(const Tensor& dbranch, Pass& pass) const {
 }
 
 // y = down(dropout(activate(up(normed))))
-void Block::feed_forward(const Tensor& normed, Tensor& y, Pass& pass) const {
+void Block::feed_forward(Tensor& y, Pass& pass) const {
+  const Tensor& normed = pass.memory.scratch.normed;
   Tensor& up = pass.memory.products_of(layer_).up;
   Tensor& activated = pass.memory.scratch.activated;
   const nn::BranchDropout dropout = pass.dropout(config_.block.activation_dropout, layer_, Draw::activation);

@@ -108,7 +108,7 @@ class Block {
   /// The options of attention for the session of this index, with its normalized input x [B, T, C].
   AttentionOptions attention_options(Pass& pass, size_t index, const Tensor& x) const;
   /// The part that recomputation repeats: normed -> products.attended, and the first half of the feed-forward layer.
-  void attend(const Tensor& normed, Pass& pass) const;
+  void attend(Pass& pass) const;
   /// scratch.normed += its short convolution (Canon-A), and its backward pass: scratch.dnormed becomes the gradient of
   /// the norm's output, which scratch.normed must hold.
   void mix(Pass& pass) const;
@@ -116,7 +116,7 @@ class Block {
   /// attend() for the session of this index, with its normalized input x [B, T, C].
   void attend_session(const Tensor& x, const Heads& heads, Tensor attended, Pass& pass, size_t index) const;
   nn::ScoreScale score_scale(const Session& session) const;
-  void feed_forward(const Tensor& normed, Tensor& y, Pass& pass) const;
+  void feed_forward(Tensor& y, Pass& pass) const;
   /// Both functions write the gradient of the norm's output to scratch.dnormed.
   void feed_forward_backward(const Tensor& dbranch, Pass& pass) const;
   void attention_backward(const Tensor& dbranch, Pass& pass) const;

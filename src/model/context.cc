@@ -100,14 +100,13 @@ void Context::State::begin() {
 }
 
 void Context::State::make_room(int64_t tokens) {
+  if (caches.empty()) return;
   const int64_t position = session.position, begin = position - config.attention.sliding_window + 1;
   if (eviction) {
     eviction->make_room(session.caches, tokens);
     return evict_inputs(tokens);
   }
-  if (config.attention.window_of(0) == 0 || begin <= 0 || caches.empty() ||
-      caches.front().capacity() >= position + tokens)
-    return;
+  if (config.attention.window_of(0) == 0 || begin <= 0 || caches.front().capacity() >= position + tokens) return;
   // No later token sees the earlier keys. There is room for half of the kept keys more, so that each key is moved only
   // a few times.
   const std::vector<int64_t> begins(static_cast<size_t>(config.key_heads()), begin);

@@ -344,9 +344,11 @@ void LanguageModel::weights_changed() { model::round_operands(parameters(), prec
 
 void LanguageModel::zero_gradients() {
   const std::vector<Parameter*> all = parameters();
-  if (std::any_of(all.begin(), all.end(), [](Parameter* one) { return core::is_mapped(one->value.raw()); }))
-    to_float32();
-  alibi::model::zero_gradients(parameters());
+  const auto cannot_learn = [](Parameter* one) {
+    return one->value.dtype() != DType::float32 || core::is_mapped(one->value.raw());
+  };
+  if (std::any_of(all.begin(), all.end(), cannot_learn)) to_float32();
+  alibi::model::zero_gradients(all);
 }
 
 void LanguageModel::release_training_memory() {

@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "nn/linear.h"
-
 namespace alibi::model {
 
 void LinearLayer::declare(const VisitParameter& visit, const std::string& name, int64_t out, int64_t in,
@@ -23,21 +21,6 @@ void LinearLayer::declare(const VisitParameter& visit, const std::string& name, 
                  .parts = suffixed(".weight")});
   if (!bias_start) return;
   visit(bias, {.name = name + ".bias", .shape = {out}, .start = *bias_start, .parts = suffixed(".bias")});
-}
-
-void LinearLayer::forward(const Tensor& x, Tensor& y) const { nn::linear(x, weight->operand(), value_of(bias), y); }
-
-void LinearLayer::backward(const Tensor& dy, const Tensor& x, Tensor& dx) const {
-  backward_to_input(dy, x, dx);
-  backward_to_parameters(dy, x);
-}
-
-void LinearLayer::backward_to_input(const Tensor& dy, const Tensor& x, Tensor& dx) const {
-  nn::linear_backward(dy, x, weight->operand(), &dx, nullptr, nullptr);
-}
-
-void LinearLayer::backward_to_parameters(const Tensor& dy, const Tensor& x) const {
-  nn::linear_backward(dy, x, weight->operand(), nullptr, &weight->gradient, gradient_of(bias));
 }
 
 void NormLayer::declare(const VisitParameter& visit, const std::string& name, const TransformerConfig& config,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "model/parameters.h"
+#include "nn/linear.h"
 #include "nn/norm.h"
 
 namespace alibi::model {
@@ -23,12 +24,18 @@ struct LinearLayer {
   void declare(const VisitParameter& visit, const std::string& name, int64_t out, int64_t in, Initializer weight_start,
                std::optional<Initializer> bias_start, const std::vector<std::string>& parts = {});
 
-  void forward(const Tensor& x, Tensor& y) const;
+  void forward(const Tensor& x, Tensor& y) const { nn::linear(x, weight->operand(), value_of(bias), y); }
   /// Overwrites dx and adds to the gradients of the parameters.
-  void backward(const Tensor& dy, const Tensor& x, Tensor& dx) const;
+  void backward(const Tensor& dy, const Tensor& x, Tensor& dx) const {
+    nn::linear_backward(dy, x, weight->operand(), &dx, &weight->gradient, gradient_of(bias));
+  }
   /// The two halves of backward(). The first one uses only the shape of `x`.
-  void backward_to_input(const Tensor& dy, const Tensor& x, Tensor& dx) const;
-  void backward_to_parameters(const Tensor& dy, const Tensor& x) const;
+  void backward_to_input(const Tensor& dy, const Tensor& x, Tensor& dx) const {
+    nn::linear_backward(dy, x, weight->operand(), &dx, nullptr, nullptr);
+  }
+  void backward_to_parameters(const Tensor& dy, const Tensor& x) const {
+    nn::linear_backward(dy, x, weight->operand(), nullptr, &weight->gradient, gradient_of(bias));
+  }
 };
 
 /// A norm of the kind that the configuration selects.

@@ -69,7 +69,7 @@ using AttentionObserver =
     std::function<void(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options)>;
 
 /// Uses of dropout. Each has its own random numbers.
-enum class Draw : uint64_t { attention_weights, attention_output, feed_forward, activation, embedding };
+enum class Draw : uint64_t { attention_output = 1, feed_forward, activation, embedding };
 
 /// A text from pass to pass, or several texts that have equal positions.
 struct Session {

@@ -281,27 +281,6 @@ void run_norm_backward(const char* operation, const Tensor& dy, const Tensor& x,
 
 }  // namespace
 
-void layer_norm(const Tensor& x, const Tensor& weight, const Tensor* bias, float eps, Tensor& y, Tensor& mean,
-                Tensor& rstd) {
-  run_norm("layer_norm", x, nullptr, {}, {weight, bias, eps, true}, nullptr, nullptr, y, {mean, rstd});
-}
-
-void layer_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& mean,
-                         const Tensor& rstd, Tensor& dx, Tensor* dweight, Tensor* dbias) {
-  run_norm_backward("layer_norm_backward", dy, x, {weight, nullptr, 0, true}, {mean, rstd}, &dx, {}, nullptr, nullptr,
-                    dweight, dbias);
-}
-
-void rms_norm(const Tensor& x, const Tensor& weight, float eps, Tensor& y, Tensor& rstd) {
-  run_norm("rms_norm", x, nullptr, {}, {weight, nullptr, eps, false}, nullptr, nullptr, y, {{}, rstd});
-}
-
-void rms_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& rstd, Tensor& dx,
-                       Tensor* dweight) {
-  run_norm_backward("rms_norm_backward", dy, x, {weight, nullptr, 0, false}, {{}, rstd}, &dx, {}, nullptr, nullptr,
-                    dweight, nullptr);
-}
-
 void norm(const Tensor& x, const NormParameters& norm, Tensor& y, NormStatistics& statistics) {
   run_norm("norm", x, nullptr, {}, norm, nullptr, nullptr, y, statistics);
 }

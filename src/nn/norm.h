@@ -6,23 +6,7 @@
 
 namespace alibi::nn {
 
-/// y = (x - mean) * rstd * weight + bias with the mean and the reciprocal standard deviation of each row, which are
-/// kept in mean and rstd (float32 [rows]) for the backward pass. weight and bias are [features].
-void layer_norm(const Tensor& x, const Tensor& weight, const Tensor* bias, float eps, Tensor& y, Tensor& mean,
-                Tensor& rstd);
-
-/// Overwrites dx, which may be dy. Adds to dweight and dbias, which may be null.
-void layer_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& mean,
-                         const Tensor& rstd, Tensor& dx, Tensor* dweight, Tensor* dbias);
-
-/// y = x * rstd * weight with rstd = 1 / sqrt(mean(x^2) + eps) of each row.
-void rms_norm(const Tensor& x, const Tensor& weight, float eps, Tensor& y, Tensor& rstd);
-
-/// Overwrites dx, which may be dy. Adds to dweight, which may be null.
-void rms_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& rstd, Tensor& dx,
-                       Tensor* dweight);
-
-/// Parameters of either norm, for the fused functions below.
+/// Parameters of either norm.
 struct NormParameters {
   const Tensor& weight;  ///< [groups * features]
   const Tensor* bias;    ///< [groups * features] or null; null for the RMS norm
@@ -43,6 +27,8 @@ struct BranchDropout {
 };
 
 /// y = norm(x), with the statistics of each row. x and y have one data type and may be the same.
+///   layer norm: y = (x - mean) * rstd * weight + bias, with the mean and the reciprocal standard deviation of the row
+///   RMS norm:   y = x * rstd * weight + bias, with rstd = 1 / sqrt(mean(x^2) + eps)
 void norm(const Tensor& x, const NormParameters& norm, Tensor& y, NormStatistics& statistics);
 /// Overwrites dx, which may be dy. Adds to dweight and dbias, which may be null.
 void norm_backward(const Tensor& dy, const Tensor& x, const NormParameters& norm, const NormStatistics& statistics,

@@ -97,9 +97,12 @@ const kernels::Kernel fake_kernel = {
           stream_of_last_call = stream();
           kernels::Problem problem = there;
           show(problem);
-          if (state == nullptr) return kernels::cpu_kernel().forward(problem, nullptr);
+          const auto forward = [&](AttentionState* of) {
+            return kernels::run_on_cpu(problem, [&](const kernels::Kernel& cpu) { return cpu.forward(problem, of); });
+          };
+          if (state == nullptr) return forward(nullptr);
           AttentionState seen = seen_by_cpu(*state);
-          const bool done = kernels::cpu_kernel().forward(problem, &seen);
+          const bool done = forward(&seen);
           const Tensor lse = core::state_of(state->kernel).lse;
           state->stats = seen.stats;
           core::state_of(state->kernel) = core::state_of(seen.kernel);
@@ -115,7 +118,9 @@ const kernels::Kernel fake_kernel = {
           for (float** sum : {&sums.dtable, &sums.dslopes}) {
             if (*sum != nullptr) *sum = reinterpret_cast<float*>(blocks().open(*sum));
           }
-          return kernels::cpu_kernel().backward(problem, seen_by_cpu(state), sums);
+          const AttentionState seen = seen_by_cpu(state);
+          return kernels::run_on_cpu(problem,
+                                     [&](const kernels::Kernel& cpu) { return cpu.backward(problem, seen, sums); });
         },
 };
 

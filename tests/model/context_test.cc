@@ -181,6 +181,15 @@ TEST_P(ContextOf, TextsAtDifferentPlacesAreReadTogether) {
   }
 }
 
+TEST(Context, AModelWithoutLayersHasNoKeysToEvict) {
+  LanguageModelConfig config = preset("tiny");
+  config.transformer.layers = 0;
+  const LanguageModel model(with_position(config, Position::alibi, 16), 3);
+  Context limited(model, {.memory = 1 << 20}), free(model);
+  const Tensor ids = test::random_ids({1, 40}, 1, 257);
+  EXPECT_EQ(model.hidden(ids, limited).to_floats(), model.hidden(ids, free).to_floats());
+}
+
 TEST(Context, TextsReadTogetherAreAllReadOrNone) {
   const LanguageModel model = reader(Position::learned, 20);
   Context one(model), other(model);

@@ -58,6 +58,11 @@ TEST(LanguageModel, ConvertedWeightsAreRoundedOnce) {
     EXPECT_TRUE(changed > 0 && changed < tolerance) << changed << ' ' << name_of(type);
     model.zero_gradients();  // training needs float32, and makes it
     EXPECT_EQ(model.weight_bytes(), original.weight_bytes());
+    LanguageModel rounding(language_model_config(), 1);
+    rounding.set_precision(Precision::bf16);
+    rounding.convert_weights(type);
+    rounding.zero_gradients();
+    EXPECT_GT(rounding.accumulate_gradients(ids, ids, 1, {}), 0) << name_of(type);
   }
   LanguageModel model(language_model_config(), 1);
   expect_error<UsageError>([&] { model.convert_weights(DType::int32); },

@@ -1,11 +1,10 @@
-#include "nn/norm.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 
 #include "alibi/error.h"
+#include "nn/norms.h"
 #include "nn/reference.h"
 #include "testing.h"
 
@@ -196,7 +195,7 @@ TEST(Norm, ErrorsNameTheArgument) {
   const Tensor x({4, 6}), weight({6});
   Tensor y({4, 6}), mean({4}), rstd({3});
   EXPECT_EQ(test::message_of([&] { nn::layer_norm(x, weight, nullptr, eps, y, mean, rstd); }),
-            "[layer_norm] rstd is float32 [3], expected 4 contiguous float32 elements");
+            "[norm] rstd is float32 [3], expected 4 contiguous float32 elements");
   EXPECT_THROW(nn::rms_norm(Tensor({4, 12}).slice(1, 0, 6), weight, eps, y, mean), Error);
 }
 

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "nn/elementwise.h"
-#include "nn/norm.h"
+#include "nn/norms.h"
 #include "testing.h"
 
 namespace alibi::nn {

@@ -103,10 +103,6 @@ void decode_range(const CachedHead& head, ScoreScale scale, std::span<const Deco
 
 inline constexpr int64_t decode_rows_together = 64;
 
-/// Attention of the problem's queries over the keys of a cache, or if it is null over those of the problem
-/// (CachedHead). Writes out, and with a state its lse and counts.
-void decode(const Problem& problem, const core::StateOf<KvCache>* cache, AttentionState* state);
-
 /// The skip rule (docs/explanation/skip-rule.md) for one row that has visited its near keys. It drops far keys, from
 /// the farthest on, while the bound of the sum of their weights is within a budget. A range of n keys at distance D or
 /// more, with norms of at most N, has a weight of at most
