@@ -80,6 +80,7 @@ struct ModelUse {
   std::optional<Interpolation> interpolation;  ///< absent: what the model's file asks for
   std::string precision = "f32";  ///< supported on every machine, so that results do not depend on the machine
   std::string weights;            ///< type of the matrices in memory; empty: that of the file
+  bool quantizes_activations = false;
 
   void add_to(Command& command);
   void add_weights_to(Command& command);

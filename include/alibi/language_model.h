@@ -142,6 +142,13 @@ class ALIBI_API LanguageModel {
   /// the blocks of the type keep theirs. Throws UsageError for other types.
   void convert_weights(DType type);
 
+  /// Whether inference rounds the inputs of products with weights in blocks (q8_0, q4_0, q4_k, q5_k, q6_k) to 8 bits,
+  /// with a scale for each 32 numbers, as llama.cpp does: faster, and less exact than the weights alone make it. The
+  /// sums of a block are exact, so these products do not depend on the batch, the threads or the instruction set. False
+  /// at first.
+  void set_quantized_activations(bool wanted);
+  bool quantized_activations() const;
+
   /// ids int32 [batch, length] -> final hidden states [batch, length, d_model].
   Tensor hidden(const Tensor& ids) const;
   /// ids int32 [batch, length] -> float32 [batch, length, vocab_size]; those of adaptive models are log-probabilities.

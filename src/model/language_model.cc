@@ -15,6 +15,7 @@
 #include "model/transformer_state.h"
 #include "model/vocabulary.h"
 #include "nn/elementwise.h"
+#include "nn/products.h"
 
 // Dimension letters: B batch, T length, R = B * T rows, C d_model, V vocab_size.
 
@@ -58,8 +59,15 @@ struct [[gnu::visibility("hidden")]] LanguageModel::State {
   /// The logits of states [R, C].
   Tensor logits(const Tensor& states) const {
     Tensor result = Tensor::empty({states.size(0), config.vocab_size}, DType::float32);
+    const nn::IntegerProducts integers(core::state_of(transformer).quantizes_activations);
     vocabulary->logits(rounded(states), result);
     return result;
+  }
+
+  /// The losses of targets [R] for states [R, C].
+  void nll(const Tensor& states, const Tensor& targets, std::span<float> result) const {
+    const nn::IntegerProducts integers(core::state_of(transformer).quantizes_activations);
+    vocabulary->nll(rounded(states), targets, result);
   }
 
   static const LanguageModelConfig& validated(const LanguageModelConfig& config) {
@@ -109,6 +117,7 @@ LanguageModel LanguageModel::sharing_weights(const std::function<void(LanguageMo
         from.size(), to.size());
   for (size_t i = 0; i < from.size(); ++i) to[i]->value = from[i]->value;
   same.set_precision(precision());
+  same.set_quantized_activations(quantized_activations());
   for (size_t i = 0; i < from.size(); ++i) to[i]->rounded = from[i]->rounded;
   same.set_interpolation(interpolation());
   return same;
@@ -270,7 +279,7 @@ std::vector<float> LanguageModel::nll(const Tensor& ids, const Tensor& targets) 
   const Tensor states = hidden(ids);
   const int64_t rows = ids.elements();
   std::vector<float> result(static_cast<size_t>(rows));
-  state_->vocabulary->nll(state_->rounded(states.reshape({rows, states.size(2)})), targets.reshape({rows}), result);
+  state_->nll(states.reshape({rows, states.size(2)}), targets.reshape({rows}), result);
   return result;
 }
 
@@ -287,8 +296,8 @@ std::vector<float> LanguageModel::nll(const Tensor& ids, const Tensor& targets,
   model::read(*this, ids, contexts, [&](int64_t first, const Tensor& states) {
     const int64_t read_now = states.size(1), rows = batch * read_now;
     std::vector<float> piece(static_cast<size_t>(rows));
-    state_->vocabulary->nll(state_->rounded(states.reshape({rows, states.size(2)})),
-                            targets.slice(1, first, first + read_now).clone().reshape({rows}), piece);
+    state_->nll(states.reshape({rows, states.size(2)}),
+                targets.slice(1, first, first + read_now).clone().reshape({rows}), piece);
     for (int64_t row = 0; row < batch; ++row) {
       std::copy_n(piece.begin() + row * read_now, read_now, result.begin() + row * length + first);
     }
@@ -339,6 +348,11 @@ void LanguageModel::set_precision(Precision precision) {
 }
 Precision LanguageModel::precision() const { return state_->transformer.precision(); }
 void LanguageModel::set_recompute(bool recompute) { state_->transformer.set_recompute(recompute); }
+
+void LanguageModel::set_quantized_activations(bool wanted) {
+  core::state_of(state_->transformer).quantizes_activations = wanted;
+}
+bool LanguageModel::quantized_activations() const { return core::state_of(state_->transformer).quantizes_activations; }
 
 void LanguageModel::weights_changed() { model::round_operands(parameters(), precision()); }
 

@@ -9,6 +9,7 @@
 #include "core/temporary_file.h"
 #include "model/transformer_state.h"
 #include "nn/norm.h"
+#include "nn/products.h"
 
 // Dimension letters: N tokens of the text, C d_model, H heads, K key/value heads, D head_dim.
 
@@ -254,6 +255,7 @@ int64_t each_state(const LanguageModel& model, const LongText& text,
         "[long text] the model's far keys have no bound, expected a bias like ALiBi's and a tolerance");
   const core::KeepMemory keep;
   const kernels::ReuseBiases reuse;
+  const nn::IntegerProducts integers(model.quantized_activations());
   LongPass pass(model, text);
   pass.embed(text);
   const auto layers = static_cast<double>(pass.blocks().size()), length = static_cast<double>(pass.length());

@@ -7,6 +7,7 @@
 #include "core/check.h"
 #include "model/transformer_state.h"
 #include "nn/elementwise.h"
+#include "nn/products.h"
 
 // Dimension letters: B batch, T length, R = B * T rows, C d_model.
 
@@ -82,6 +83,7 @@ Tensor Transformer::State::forward(const Tensor& x_in, model::Keep keep, model::
     session.biases = model::biases_of(*positions.bias, config, session, longest);
   }
   const kernels::ReuseBiases reuse;
+  const nn::IntegerProducts integers(quantizes_activations && keep == model::Keep::nothing);
   model::PassMemory& memory = pass.memory;
   memory.prepare(config, {precision, keep}, batch, length);
 

@@ -51,6 +51,7 @@ struct [[gnu::visibility("hidden")]] Transformer::State : model::TransformerLaye
   std::vector<Parameter> parameters;
   Precision precision = Precision::f32;
   bool recompute = false;
+  bool quantizes_activations = false;  ///< LanguageModel::set_quantized_activations()
   model::Pass training;
   std::function<void(int layer)> on_layer_gradients;
   model::SequenceDivision division;  ///< of the training pass

@@ -161,6 +161,7 @@ void multiply_in_tasks(const Product& product) {
   Product p = product;
   if (p.m == 0 || p.n == 0) return;
   if (p.k == 0) return fill_without_products(p);
+  if (IntegerProducts::wanted() && numbers_in(p.b.dtype) > 1) return integer_gemm(p);
   if (is_skinny(p)) return skinny_gemm(p);
   if (IndependentRows::wanted()) return multiply_rows(p);
   const MatmulPlan plan =
@@ -192,6 +193,21 @@ void multiply_in_tasks(const Product& product) {
     multiply(part);
   });
   if (sums > 0) add_partials(partials.data<float>(), sums, p.m * p.n, static_cast<float*>(p.c.data));
+}
+
+void store_sum(const Product& p, int64_t row, int64_t column, float sum) {
+  const Matrix c = p.c.at(row, column);
+  if (p.bias != nullptr) {
+    sum += p.bias_dtype == DType::float32 ? static_cast<const float*>(p.bias)[column]
+                                          : static_cast<float>(static_cast<const bfloat16*>(p.bias)[column]);
+  }
+  if (c.dtype == DType::float32) {
+    float& to = *static_cast<float*>(c.data);
+    to = p.accumulate ? to + sum : sum;
+  } else {
+    bfloat16& to = *static_cast<bfloat16*>(c.data);
+    to = bfloat16(p.accumulate ? static_cast<float>(to) + sum : sum);
+  }
 }
 
 void multiply(const Product& p) {

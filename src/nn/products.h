@@ -92,6 +92,27 @@ class IndependentRows {
   const int count_;
 };
 
+/// While one exists that is `wanted`, products of this thread with weights in blocks round a to 8 bits.
+class IntegerProducts {
+ public:
+  static bool wanted();
+
+  explicit IntegerProducts(bool wanted = true);
+  ~IntegerProducts();
+  IntegerProducts(const IntegerProducts&) = delete;
+  IntegerProducts& operator=(const IntegerProducts&) = delete;
+
+ private:
+  const int count_;
+};
+
+/// Computes a product whose a is not transposed and whose b are weights in blocks, transposed, with a rounded to 8
+/// bits. The bits of a number of c depend only on its row of a and of b.
+void integer_gemm(const Product& product);
+
+/// Writes a number of c, which is float32 or bfloat16: with the bias, and added to c if the product accumulates.
+void store_sum(const Product& product, int64_t row, int64_t column, float sum);
+
 /// Whether a product has few rows (8, or 32 if b has another type than a, or any number with IndependentRows) and both
 /// operands inner axis first, as in token-by-token generation. With few rows, reading b takes most of its time.
 bool is_skinny(const Product& product);

@@ -18,11 +18,6 @@ namespace HWY_NAMESPACE {
 constexpr int together = 4;
 
 template <class T>
-float widened(T x) {
-  return static_cast<float>(x);
-}
-
-template <class T>
 HWY_INLINE void prefetch_ahead(const T* at, int64_t stride, const T* end) {
   const T* const ahead = at + together * stride;
   const char* const line = reinterpret_cast<const char*>(ahead < end ? ahead : at);
@@ -88,17 +83,6 @@ requires is_block<Block> HWY_INLINE void dots(const float* a, int64_t a_stride, 
   }
 }
 
-template <class T>
-void put(const Product& p, int64_t row, int64_t column, float value) {
-  T* const c = static_cast<T*>(p.c.data) + row * p.c.stride + column;
-  if (p.bias != nullptr) {
-    value += p.bias_dtype == DType::float32 ? static_cast<const float*>(p.bias)[column]
-                                            : widened(static_cast<const bfloat16*>(p.bias)[column]);
-  }
-  if (p.accumulate) value += widened(*c);
-  *c = T(value);
-}
-
 /// Rows of b in memory, whose elements may be blocks.
 template <class T>
 struct Rows {
@@ -116,8 +100,7 @@ void part_of(const Product& p, const Rows<T>& b, int64_t row, int64_t column, in
                     : dots<R, 1>(a, p.a.stride, b.data, b.stride, p.k, b.end, sums);
   for (int i = 0; i < R; ++i) {
     for (int64_t n = 0; n < count; ++n) {
-      p.c.dtype == DType::float32 ? put<float>(p, row + i, column + n, sums[i][n])
-                                  : put<bfloat16>(p, row + i, column + n, sums[i][n]);
+      store_sum(p, row + i, column + n, sums[i][n]);
     }
   }
 }

@@ -69,6 +69,23 @@ TEST(LanguageModel, ConvertedWeightsAreRoundedOnce) {
                            "choose float32, bfloat16, q8_0, q4_0 or q4_k");
 }
 
+TEST(LanguageModel, QuantizedActivationsAreNearAndDoNotDependOnTheBatch) {
+  const Tensor ids = random_ids({3, 40}, 1, 257);
+  for (const DType type : {DType::q8_0, DType::q4_0}) {
+    LanguageModel model(language_model_config(), 1);
+    model.convert_weights(type);
+    const std::vector<float> exact = model.logits(ids).to_floats();
+    model.set_quantized_activations(true);
+    const Tensor quantized = model.logits(ids);
+    const double changed = test::relative_diff(test::doubles(quantized), {exact.begin(), exact.end()});
+    EXPECT_TRUE(changed > 0 && changed < 0.03) << changed << ' ' << name_of(type);
+    EXPECT_TRUE(test::same_bits(model.logits(ids.slice(0, 1, 2).clone()), quantized.slice(0, 1, 2).clone()));
+    EXPECT_TRUE(model.sharing_weights([](LanguageModelConfig&) {}).quantized_activations());
+    model.set_quantized_activations(false);
+    EXPECT_EQ(model.logits(ids).to_floats(), exact);
+  }
+}
+
 TEST(LanguageModel, ConvertedWeightsDoNotChangeTheFormerOnes) {
   LanguageModel model(language_model_config(), 1);
   model.set_precision(Precision::bf16);

@@ -173,15 +173,17 @@ void bind_model(nb::module_& m) {
   nb::class_<LanguageModel>(m, "LanguageModel")
       .def_static(
           "load",
-          [](const std::string& folder, const std::string& precision, const std::optional<std::string>& weights) {
+          [](const std::string& folder, const std::string& precision, const std::optional<std::string>& weights,
+             bool quantize_activations) {
             const Precision chosen = precision_from(precision);
             const std::optional<DType> type = weights ? std::optional(weight_type_from(*weights)) : std::nullopt;
             LanguageModel model = LanguageModel::load(find_model(folder));
             model.set_precision(chosen);
             if (type) model.convert_weights(*type);
+            model.set_quantized_activations(quantize_activations);
             return model;
           },
-          "folder"_a, "precision"_a, "weights"_a.none(), nb::call_guard<WithoutLock>())
+          "folder"_a, "precision"_a, "weights"_a.none(), "quantize_activations"_a, nb::call_guard<WithoutLock>())
       .def(
           "save", [](const LanguageModel& model, const std::string& folder) { model.save(folder); }, "folder"_a,
           nb::call_guard<WithoutLock>())
