@@ -27,7 +27,10 @@ void append_escaped(std::string& out, std::string_view character) {
   static constexpr std::pair<char, std::string_view> entities[] = {
       {'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&quot;"}, {'\'', "&#39;"}};
   for (const auto& [plain, entity] : entities) {
-    if (character[0] == plain) character = entity;
+    if (character[0] == plain) {
+      out += entity;
+      return;
+    }
   }
   out += character;
 }

@@ -37,7 +37,7 @@ std::string decoded(std::string_view path) {
 
 /// A field of the engine's statistics as a number of a metric.
 template <auto field>
-double stat(const EngineStats& stats) {
+double number_in(const EngineStats& stats) {
   return static_cast<double>(stats.*field);
 }
 
@@ -126,27 +126,27 @@ void Api::write_metrics(const HttpRequest&, const Responding& responder) {
     double (*value)(const EngineStats&);
   };
   static constexpr Series series[] = {
-      {"alibi_running", "gauge", "Texts that are read or generated.", stat<&EngineStats::running>},
-      {"alibi_waiting", "gauge", "Requests that wait for a slot.", stat<&EngineStats::waiting>},
-      {"alibi_engine_requests_total", "counter", "Prompts that were submitted.", stat<&EngineStats::requests>},
+      {"alibi_running", "gauge", "Texts that are read or generated.", number_in<&EngineStats::running>},
+      {"alibi_waiting", "gauge", "Requests that wait for a slot.", number_in<&EngineStats::waiting>},
+      {"alibi_engine_requests_total", "counter", "Prompts that were submitted.", number_in<&EngineStats::requests>},
       {"alibi_engine_cancelled_total", "counter", "Prompts whose requests were cancelled.",
-       stat<&EngineStats::cancelled>},
-      {"alibi_engine_failed_total", "counter", "Prompts whose requests failed.", stat<&EngineStats::failed>},
+       number_in<&EngineStats::cancelled>},
+      {"alibi_engine_failed_total", "counter", "Prompts whose requests failed.", number_in<&EngineStats::failed>},
       {"alibi_engine_steps_total", "counter", "Steps, each of which reads the weights once.",
-       stat<&EngineStats::steps>},
-      {"alibi_engine_seconds_total", "counter", "Seconds spent in steps.", stat<&EngineStats::seconds>},
+       number_in<&EngineStats::steps>},
+      {"alibi_engine_seconds_total", "counter", "Seconds spent in steps.", number_in<&EngineStats::seconds>},
       {"alibi_prompt_tokens_total", "counter", "Tokens of prompts that were computed.",
-       stat<&EngineStats::prompt_tokens>},
+       number_in<&EngineStats::prompt_tokens>},
       {"alibi_reused_tokens_total", "counter", "Tokens of prompts that an earlier prompt had left.",
-       stat<&EngineStats::reused_tokens>},
+       number_in<&EngineStats::reused_tokens>},
       {"alibi_generated_tokens_total", "counter", "Tokens that were generated and read.",
-       stat<&EngineStats::generated_tokens>},
-      {"alibi_cache_bytes", "gauge", "Keys and values of all texts.", stat<&EngineStats::cache_bytes>},
+       number_in<&EngineStats::generated_tokens>},
+      {"alibi_cache_bytes", "gauge", "Keys and values of all texts.", number_in<&EngineStats::cache_bytes>},
       {"alibi_prefix_bytes", "gauge", "Keys and values that are kept for later prompts.",
-       stat<&EngineStats::prefix_bytes>},
-      {"alibi_evicted_keys_total", "counter", "Keys that were evicted.", stat<&EngineStats::evicted_keys>},
+       number_in<&EngineStats::prefix_bytes>},
+      {"alibi_evicted_keys_total", "counter", "Keys that were evicted.", number_in<&EngineStats::evicted_keys>},
       {"alibi_evicted_worst_share", "gauge", "Largest share of a row's weight that evicted keys could have had.",
-       stat<&EngineStats::worst_share>},
+       number_in<&EngineStats::worst_share>},
   };
   for (const Series& one : series) {
     write_header(text, one.name, one.type, one.help);
