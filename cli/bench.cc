@@ -234,14 +234,12 @@ void add_attention(CLI::App& app) {
   command.counts("--lengths", options->lengths,
                  "Sequence lengths for the forward and backward passes [512, 1024, ... 131072]");
   command.counts("--contexts", options->contexts, "Numbers of cached keys for the decode pass [4096, 65536, 1048576]");
-  command.list("--pass", options->passes, "Passes to measure");
-  command.choices("--pass", {"forward", "backward", "decode"});
-  command.text("--dtype", options->dtype, "TYPE", "Data type: f32, bf16 or both");
-  command.choices("--dtype", {"f32", "bf16", "both"});
+  command.list("--pass", options->passes, "Passes to measure", {"forward", "backward", "decode"});
+  command.text("--dtype", options->dtype, "TYPE", "Data type: f32, bf16 or both", {"f32", "bf16", "both"});
   command.list("--tolerance", options->tolerances,
                "Tolerances of the skip rule (0 visits every key) [0 and the default: 2^-24 for f32, 2^-11 for bf16]");
-  command.text("--position", options->position, "NAME", "Position method: alibi, gates, t5 or none");
-  command.choices("--position", {"alibi", "gates", "t5", "none"});
+  command.text("--position", options->position, "NAME", "Position method: alibi, gates, t5 or none",
+               {"alibi", "gates", "t5", "none"});
   command.count("--heads", options->heads, "Number of query heads");
   command.count("--kv-heads", options->kv_heads, "Number of key/value heads [as many as query heads]", 1);
   command.count("--head-dim", options->head_dim, "Head dimension");
@@ -249,8 +247,8 @@ void add_attention(CLI::App& app) {
                "File of queries, keys and values that `alibi bench capture` saved, instead of random ones");
   command.reads("--tensors");
   command.text("--isa", options->isa, "NAME",
-               "Instruction set: scalar, avx2, avx512, avx512_bf16 or amx [the best one of this CPU]");
-  command.choices("--isa", {"scalar", "avx2", "avx512", "avx512_bf16", "amx"});
+               "Instruction set: scalar, avx2, avx512, avx512_bf16 or amx [the best one of this CPU]",
+               {"scalar", "avx2", "avx512", "avx512_bf16", "amx"});
   command.number("--seconds", options->seconds, "Measuring time per point in seconds");
   command.number("--longest", options->longest, "Maximum time of a single call in seconds; slower points are skipped");
   options->add_to(command);
@@ -268,7 +266,7 @@ void add_capture(CLI::App& app) {
                   "Save the queries, keys and values of a model on a text, for `alibi bench attention --tensors`");
   command.model(options->model);
   command.texts(options->texts, true, "Text files, folders of text files, or - for standard input");
-  command.text("--out", options->out, "FILE", "Output file in safetensors format (- is standard output)",
+  command.text("--out", options->out, "FILE", "Output file in safetensors format (- is standard output)", {},
                /*required=*/true);
   command.count("--length", options->length, "Number of tokens of the text to process, as one sequence");
   options->add_to(command);

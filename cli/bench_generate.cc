@@ -90,8 +90,7 @@ void add_bench_generate(CLI::App& bench) {
   Command command(bench, "generate",
                   "Measure prompt speed, generation speed and memory of a model at several context lengths");
   command.text("--preset", options->preset, "NAME",
-               fmt::format("Model size, with random weights: {}", fmt::join(preset_names(), ", ")));
-  command.choices("--preset", preset_names());
+               fmt::format("Model size, with random weights: {}", fmt::join(preset_names(), ", ")), preset_names());
   command.text("--model", options->model, "MODEL", "Model folder to measure, instead of a preset");
   command.names_models("--model", options->model);
   command.exclude("--model", "--preset");

@@ -72,8 +72,7 @@ void add_bench_sequence(CLI::App& app) {
       "Compare attention over ranks that divide a sequence with one process: traffic, load, bits, gradients");
   command.count("--length", options->length, "Number of rows of the sequence");
   command.count("--ranks", options->ranks, "Number of ranks, which are threads of this process", 1, 64);
-  command.text("--dtype", options->dtype, "TYPE", "Data type: f32, bf16 or both");
-  command.choices("--dtype", {"f32", "bf16", "both"});
+  command.text("--dtype", options->dtype, "TYPE", "Data type: f32, bf16 or both", {"f32", "bf16", "both"});
   command.list("--tolerance", options->tolerances,
                "Tolerances of the skip rule (0 visits every key) [2^-24 for f32, 2^-11 for bf16]");
   command.count("--heads", options->heads, "Number of query heads");

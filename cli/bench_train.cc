@@ -108,12 +108,11 @@ void add_bench_train(CLI::App& bench) {
   Command command(bench, "train", "Measure time, matrix products and memory of a training step");
   std::vector<std::string> names = preset_names();
   std::erase_if(names, [](const std::string& name) { return preset(name).adaptive.has_value(); });
-  command.list("--presets", options->presets, fmt::format("Model sizes: {}", fmt::join(names, ", ")));
-  command.choices("--presets", names);
+  command.list("--presets", options->presets, fmt::format("Model sizes: {}", fmt::join(names, ", ")), names);
   command.counts("--lengths", options->lengths, "Training lengths in tokens [512, 1024, 2048, 4096]");
   command.list("--positions", options->positions,
-               fmt::format("Position methods, measured alternately: {}", fmt::join(position_names(), ", ")));
-  command.choices("--positions", position_names());
+               fmt::format("Position methods, measured alternately: {}", fmt::join(position_names(), ", ")),
+               position_names());
   command.flag("--all-keys", options->all_keys, "Also measure position method alibi without the skip rule");
   add_precision(command, options->precision);
   command.flag("--recompute", options->settings.recompute,

@@ -125,8 +125,10 @@ void Command::texts(std::vector<std::string>& texts, bool required, const std::s
 }
 
 void Command::text(const std::string& names, std::string& value, const std::string& type, const std::string& help,
-                   bool required) {
-  app_->add_option(names, value, with_default(help, value))->required(required)->type_name(type);
+                   std::vector<std::string> choices, bool required) {
+  CLI::Option* option = app_->add_option(names, value, with_default(help, value));
+  option->required(required)->type_name(type);
+  more()[option].choices = std::move(choices);
 }
 
 void Command::repeated(const std::string& name, std::vector<std::string>& values, const std::string& type,
@@ -134,10 +136,12 @@ void Command::repeated(const std::string& name, std::vector<std::string>& values
   app_->add_option(name, values, help)->type_name(type)->allow_extra_args(false);
 }
 
-void Command::list(const std::string& name, std::vector<std::string>& values, const std::string& help) {
+void Command::list(const std::string& name, std::vector<std::string>& values, const std::string& help,
+                   std::vector<std::string> choices) {
   const std::string now = fmt::format("{}", fmt::join(values, ","));
   CLI::Option* option = app_->add_option(name, values, with_default(help, now));
   option->type_name("NAME,...")->delimiter(',')->allow_extra_args(false);
+  more()[option].choices = std::move(choices);
   more()[option].wrong_value = [option](const std::string& word) {
     const std::vector<std::string>& known = more()[option].choices;
     return std::find(known.begin(), known.end(), word) == known.end() ? "unknown" : "";

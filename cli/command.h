@@ -28,7 +28,7 @@ class Command {
   /// Arguments: files, folders or "-". Help calls them `name`.
   void texts(std::vector<std::string>& texts, bool required, const std::string& help, const std::string& name = "TEXT");
   void text(const std::string& names, std::string& value, const std::string& type, const std::string& help,
-            bool required = false);
+            std::vector<std::string> choices = {}, bool required = false);
   /// An option of any type. `take` receives the word, stores the value and returns what is wrong with it, or "". The
   /// help text is shown unchanged.
   void value(const std::string& names, const std::string& type, const std::string& help,
@@ -37,7 +37,8 @@ class Command {
   void repeated(const std::string& name, std::vector<std::string>& values, const std::string& type,
                 const std::string& help);
   /// A list of values, separated by commas.
-  void list(const std::string& name, std::vector<std::string>& values, const std::string& help);
+  void list(const std::string& name, std::vector<std::string>& values, const std::string& help,
+            std::vector<std::string> choices = {});
   /// A whole number. 5k and 2M are accepted.
   void count(const std::string& name, int64_t& value, const std::string& help, int64_t least = 1,
              int64_t most = INT64_MAX);

@@ -114,8 +114,8 @@ report::ProgressOptions lines_without_terminal() {
 
 void add_preset(Command& command, std::string& preset) {
   command.text("--preset", preset, "NAME",
-               fmt::format("Preset of model size and training settings: {}", fmt::join(preset_names(), ", ")));
-  command.choices("--preset", preset_names());
+               fmt::format("Preset of model size and training settings: {}", fmt::join(preset_names(), ", ")),
+               preset_names());
 }
 
 std::string vocab_default() {
@@ -126,8 +126,8 @@ std::string vocab_default() {
 void add_tokenizer(Command& command, TokenizerChoice& choice) {
   command.text("--tokenizer", choice.kind, "KIND",
                fmt::format("Tokenizer, trained on the text (byte needs no training): {}",
-                           fmt::join(text::tokenizer_kinds(), ", ")));
-  command.choices("--tokenizer", text::tokenizer_kinds());
+                           fmt::join(text::tokenizer_kinds(), ", ")),
+               text::tokenizer_kinds());
   command.count("--vocab-size", choice.vocab_size,
                 "Maximum vocabulary size [8192 for bpe and unigram, no limit for words]");
   command.text("--like", choice.like, "MODEL", "Use the tokenizer of this model or data folder");
@@ -139,8 +139,7 @@ void add_tokenizer(Command& command, TokenizerChoice& choice) {
 void add_precision(Command& command, std::string& precision) {
   for (const formats::Option<TrainOptions>& option : formats::options_of<TrainOptions>) {
     if (std::string_view(option.name) != "precision") continue;
-    command.text("--precision", precision, "NAME", help_text(choices_of(option), option.help, ""));
-    command.choices("--precision", choices_of(option));
+    command.text("--precision", precision, "NAME", help_text(choices_of(option), option.help, ""), choices_of(option));
   }
 }
 
@@ -170,8 +169,8 @@ void ModelUse::add_to(Command& command) {
 void ModelUse::add_weights_to(Command& command) {
   command.text(
       "--weights", weights, "TYPE",
-      "Type of the matrices in memory: f32, bf16, or blocks of numbers of 8 or 4 bits: q8_0, q4_0, q4_k [the file's]");
-  command.choices("--weights", {"f32", "bf16", "q8_0", "q4_0", "q4_k"});
+      "Type of the matrices in memory: f32, bf16, or blocks of numbers of 8 or 4 bits: q8_0, q4_0, q4_k [the file's]",
+      {"f32", "bf16", "q8_0", "q4_0", "q4_k"});
   command.flag("--quantize-activations", quantizes_activations,
                "Round what is multiplied with weights of 8 or 4 bits to 8 bits: faster, less exact");
 }

@@ -220,8 +220,7 @@ void add_compare(CLI::App& app) {
                 "Text files, folders of text files, a folder written by `alibi tokenize`, or - for standard input "
                 "[C++ standard library headers]");
   command.list("--positions", options->positions,
-               fmt::format("Methods (or a+b): {}", fmt::join(position_names(), ", ")));
-  command.choices("--positions", position_names());
+               fmt::format("Methods (or a+b): {}", fmt::join(position_names(), ", ")), position_names());
   command.count("--seeds", options->seeds, "Number of runs per method, with consecutive seeds from --seed on");
   command.counts("--train-lengths", options->train_lengths,
                  "Training lengths in tokens, instead of --train-length; each method is trained at each of them");
@@ -232,8 +231,8 @@ void add_compare(CLI::App& app) {
   command.flag("--one-pass", options->one_pass, "Also evaluate in one pass, where each token sees all preceding text");
   add_interpolation(command, options->interpolation, "Also evaluate with positions divided by X");
   command.list("--windowed", options->windowed,
-               "Also evaluate these methods with a sliding window of the training length, without another training");
-  command.choices("--windowed", position_names());
+               "Also evaluate these methods with a sliding window of the training length, without another training",
+               position_names());
   const std::string scored = training::default_among_presets([](const std::string& name) {
     return std::to_string(comparison::tokens_to_score(name, 16 * training_defaults(name).train_length));
   });
@@ -244,8 +243,8 @@ void add_compare(CLI::App& app) {
       "Number of tokens that each model generates as a sample (0 generates none) [4 times the training length]", 0);
   command.list("--tasks", options->tasks,
                fmt::format("Also compare on tasks that need far tokens: {}; without a text, only on these",
-                           fmt::join(task_names(), ", ")));
-  command.choices("--tasks", task_names());
+                           fmt::join(task_names(), ", ")),
+               task_names());
   command.count("--task-tokens", options->task_tokens, "Number of tokens to train on for each task [--train-tokens]");
   command.count("--task-questions", options->task_questions,
                 "Number of questions for each length and each range of distances");

@@ -39,23 +39,13 @@ void add_context_limits(Command& command, ContextOptions& options) {
                   if (wrong.empty()) options.memory = bytes;
                   return wrong;
                 });
-  command.value("--eviction-tolerance", "X",
-                "Evict keys whose share of the attention weight would be below X, such as 1e-7 [no eviction]",
-                [&options](const std::string& word) {
-                  double share = 0;
-                  const std::string wrong = read_number(word, {.above = 0, .below = 1}, share);
-                  if (wrong.empty()) options.eviction_tolerance = share;
-                  return wrong;
-                });
-  command.value("--query-norm", "X",
-                "With gates: bound on the norm of later queries [that of the model's QK "
-                "norm or clamp, or 1.25 times the largest so far]",
-                [&options](const std::string& word) {
-                  double norm = 0;
-                  const std::string wrong = read_number(word, {.above = 0}, norm);
-                  if (wrong.empty()) options.query_norm = norm;
-                  return wrong;
-                });
+  command.number("--eviction-tolerance", options.eviction_tolerance,
+                 "Evict keys whose share of the attention weight would be below X, such as 1e-7 [no eviction]",
+                 {.above = 0, .below = 1});
+  command.number("--query-norm", options.query_norm,
+                 "With gates: bound on the norm of later queries [that of the model's QK norm or clamp, or 1.25 times "
+                 "the largest so far]",
+                 {.above = 0});
   command.flag(
       "--exact", options.exact,
       "Stop with an error before evicted keys could have more weight than --eviction-tolerance (default: the rounding "

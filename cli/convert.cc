@@ -93,7 +93,7 @@ void add_convert(CLI::App& app) {
   auto options = std::make_shared<ConvertCommand>();
   Command command(app, "convert", "Write a model in the format of another program");
   command.model(options->model);
-  command.text("OUT", options->out, "", "Folder (hf, alibi) or file (gguf) to write", true);
+  command.text("OUT", options->out, "", "Folder (hf, alibi) or file (gguf) to write", {}, /*required=*/true);
   const std::vector<std::string> formats = {"hf", "gguf", "alibi"},
                                  types = {"f32", "f16", "bf16", "q8_0", "q4_0", "q4_k"};
   command.value(

@@ -194,12 +194,8 @@ void say_similarity(const EmbedCommand& options, const LanguageModel& model, con
   const auto [others, files] = read_items(options.similarity, options.kind(), options.field);
   warn_of_skipped(files);
   const auto vectors_of = [&](const std::vector<EmbedItem>& some) {
-    std::vector<float> all;
     Embedder embedder(options, model, some, true);
-    embedder.run(0, [&](std::span<const Work>, const Tensor& rows) {
-      const std::vector<float> values = rows.to_floats();
-      all.insert(all.end(), values.begin(), values.end());
-    });
+    std::vector<float> all = embedder.vectors();
     warn_of_cut(options, embedder.cut());
     return all;
   };
@@ -368,8 +364,8 @@ void add_embed(CLI::App& app) {
                "whole file");
   command.flag("--token-vectors", options->token_vectors, "Print the state of each token, one line of JSON per text");
   command.text("--pooling", options->pooling, "NAME",
-               "Pooling of the final token states: mean, first (or cls; encoders only) or last (suits decoders)");
-  command.choices("--pooling", {"mean", "first", "last"});
+               "Pooling of the final token states: mean, first (or cls; encoders only) or last (suits decoders)",
+               {"mean", "first", "last"});
   command.flag("--normalize", options->embed.normalize,
                "Scale each vector to length 1, so that dot products are cosine similarities");
   command.count("--max-tokens", options->max_tokens,

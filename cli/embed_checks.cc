@@ -11,23 +11,11 @@
 namespace alibi::cli {
 namespace {
 
-/// The vectors of the texts, one after the other.
-std::vector<float> vectors_of(const EmbedCommand& options, const LanguageModel& model,
-                              const std::vector<EmbedItem>& items) {
-  std::vector<float> all;
-  Embedder embedder(options, model, items, !options.out.empty());
-  embedder.run(0, [&](std::span<const Work>, const Tensor& rows) {
-    const std::vector<float> values = rows.to_floats();
-    all.insert(all.end(), values.begin(), values.end());
-  });
-  return all;
-}
-
 /// Cosines between the vectors and those of another model.
 nlohmann::ordered_json compared(const EmbedCommand& options, std::span<const float> a, const LanguageModel& other,
                                 std::span<const EmbedItem> items, const char* what) {
   const std::vector<EmbedItem> some(items.begin(), items.end());
-  const std::vector<float> b = vectors_of(options, other, some);
+  const std::vector<float> b = Embedder(options, other, some, !options.out.empty()).vectors();
   const int64_t width = other.config().transformer.d_model, count = std::ssize(b) / width;
   double sum = 0, most = 0;
   for (int64_t i = 0; i < count; ++i) {

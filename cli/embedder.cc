@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <numeric>
 #include <utility>
 
 #include "core/check.h"
+#include "core/clock.h"
 #include "core/format.h"
 #include "ranks.h"
 #include "stop_signals.h"
@@ -107,7 +107,7 @@ void Embedder::run(size_t first, const std::function<void(std::span<const Work> 
   int64_t before = 0;
   for (size_t i = 0; i < first; ++i) before += bytes_of(items_[i]);
   int64_t done = before;  // bytes
-  const auto begun = std::chrono::steady_clock::now();
+  const auto begun = core::Clock::now();
   const size_t ranks = world() == nullptr ? 1 : static_cast<size_t>(world()->size());
   const size_t here = world() == nullptr ? 0 : static_cast<size_t>(world()->rank());
   while (first < items_.size()) {
@@ -127,7 +127,7 @@ void Embedder::run(size_t first, const std::function<void(std::span<const Work> 
     const auto show = [&](int64_t some_tokens) {
       const double share = static_cast<double>(some_tokens) / static_cast<double>(std::max<int64_t>(1, tokens));
       const double now = static_cast<double>(done) + share * static_cast<double>(bytes);
-      seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+      seconds_ = core::seconds_since(begun);
       const double left =
           seconds_ / std::max(1.0, now - static_cast<double>(before)) * (static_cast<double>(bytes_) - now);
       const double rate = seconds_ > 0 ? static_cast<double>(tokens_ + some_tokens) / seconds_ : 0;
@@ -154,6 +154,15 @@ void Embedder::run(size_t first, const std::function<void(std::span<const Work> 
     stop_if_asked();
   }
   progress_.clear();
+}
+
+std::vector<float> Embedder::vectors() {
+  std::vector<float> all;
+  run(0, [&](std::span<const Work>, const Tensor& rows) {
+    const std::vector<float> values = rows.to_floats();
+    all.insert(all.end(), values.begin(), values.end());
+  });
+  return all;
 }
 
 Tensor Embedder::rows_of(std::span<const Work> works, const std::function<void(int64_t tokens)>& on_progress) const {

@@ -55,6 +55,8 @@ class Embedder {
   /// Calls use(works, rows [sum of their rows, width]) for some items at a time, from the item `first` on. A signal
   /// stops it after these items, or at once in a single long text. Ranks share the items, and rank 0 alone calls `use`.
   void run(size_t first, const std::function<void(std::span<const Work> works, const Tensor& rows)>& use);
+  /// The rows of all items, one after the other.
+  std::vector<float> vectors();
 
   int64_t tokens() const { return tokens_; }
   int64_t cut() const { return cut_; }

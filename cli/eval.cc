@@ -355,8 +355,8 @@ void add_eval(CLI::App& app) {
                "Evaluate in one pass, where each token sees all preceding text; add --lengths to evaluate windows too");
   command.text("--scoring", options->scoring, "NAME",
                "What is scored: windows; harness (each document, as lm-evaluation-harness); llama (half chunks, as "
-               "llama-perplexity)");
-  command.choices("--scoring", {std::begin(kScorings), std::end(kScorings)});
+               "llama-perplexity)",
+               {std::begin(kScorings), std::end(kScorings)});
   options->use.add_to(command);
   add_context_limits(command, options->context);
   command.flag(

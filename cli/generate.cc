@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <memory>
@@ -19,6 +18,7 @@
 #include "common.h"
 #include "context_limits.h"
 #include "core/check.h"
+#include "core/clock.h"
 #include "core/files.h"
 #include "core/format.h"
 #include "generate/sampling.h"
@@ -62,17 +62,9 @@ nlohmann::ordered_json not_utf8(const std::string& text) {
 }
 
 const char* name_of(GenerationEnd end) {
-  switch (end) {
-    case GenerationEnd::tokens:
-      return "tokens";
-    case GenerationEnd::end_of_text:
-      return "end_of_text";
-    case GenerationEnd::stop:
-      return "stop";
-    case GenerationEnd::callback:
-      return "interrupted";  // another stop reason
-  }
-  return "";
+  // The callback of this command stops at a signal only.
+  constexpr const char* names[] = {"tokens", "end_of_text", "stop", "interrupted"};
+  return names[static_cast<size_t>(end)];
 }
 
 nlohmann::ordered_json sample_json(const Generation& sample) {
@@ -180,7 +172,7 @@ Written write_samples(const GenerateCommand& options, Prompt prompt) {
       options.context.memory ? 1 : many;  // the memory limit applies to all texts of a pass together
   Written written;
   if (options.samples > 1 && !options.json.empty()) written.samples.emplace();
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = core::Clock::now();
   if (options.samples == 1) {
     begin_sample(options, 0);
     GenerateOptions generate = options.generate;
@@ -197,7 +189,7 @@ Written write_samples(const GenerateCommand& options, Prompt prompt) {
       write_together(options, prompt, first, std::min(most_together, options.samples - first), written);
     }
   }
-  written.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  written.seconds = core::seconds_since(start);
   return written;
 }
 
@@ -212,13 +204,13 @@ void run_generate(GenerateCommand options) {
 
   LanguageModel model = LanguageModel::load(options.model);
   options.use.apply(model);
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = core::Clock::now();
   Prompt prompt(model, options.prompt, options.context);
   const int64_t prompt_tokens = prompt.tokens();
   const double prompt_seconds = prompt.seconds();
   const StopSignals signals;  // from here on a signal must not lose the text
   Written written = write_samples(options, std::move(prompt));
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  const double seconds = core::seconds_since(start);
 
   const double rate = static_cast<double>(written.tokens) / written.seconds;
   if (isatty(STDERR_FILENO) == 1) {
@@ -245,7 +237,7 @@ void run_generate(GenerateCommand options) {
                {"interpolate", model::interpolation_json(model.interpolation())},
                {"precision", name_of(model.precision())},
                {"seed", options.seed},
-               {"seconds", seconds.count()},
+               {"seconds", seconds},
                {"cache_bytes", written.cache_bytes},
                {"evicted", evicted_json(options.context, written.certificate)}});
   if (options.samples > 1) {

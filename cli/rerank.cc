@@ -74,7 +74,7 @@ void add_rerank(CLI::App& app) {
   auto options = std::make_shared<RerankCommand>();
   Command command(app, "rerank", "Sort texts by their relevance for a query, with a reranker (cross-encoder)");
   command.model(options->model);
-  command.text("--query", options->query, "TEXT", "The query", /*required=*/true);
+  command.text("--query", options->query, "TEXT", "The query", {}, /*required=*/true);
   command.texts(
       options->texts, false,
       "Text files (each line is a text), records (.jsonl), folders, or - for standard input [standard input]");

@@ -133,11 +133,6 @@ void add_bytes(Command& command, const std::string& name, const std::string& hel
   });
 }
 
-/// An option for a number of seconds.
-void add_seconds(Command& command, const std::string& name, const std::string& help, double& seconds) {
-  command.number(name, seconds, help);
-}
-
 }  // namespace
 
 void add_serve(CLI::App& app) {
@@ -167,8 +162,8 @@ void add_serve(CLI::App& app) {
     command.choices("--chat-template", std::move(names));
   }
   command.text("--pooling", options->pooling, "NAME",
-               "Pooling of the final token states in vectors: mean, first (encoders only) or last");
-  command.choices("--pooling", {"mean", "first", "last"});
+               "Pooling of the final token states in vectors: mean, first (encoders only) or last",
+               {"mean", "first", "last"});
   options->use.add_to(command);
   command.count("--threads", options->threads, "Number of threads; results do not depend on it [all cores]", 1, 1024);
 
@@ -194,14 +189,12 @@ void add_serve(CLI::App& app) {
   command.count("--max-inputs", server.api.most_inputs, "Maximum number of texts in a request");
   command.count("--default-max-tokens", server.api.default_max_tokens,
                 "Maximum number of tokens of a reply in a chat that names none");
-  add_seconds(command, "--header-timeout", "Seconds for a client to send the header of a request",
-              server.header_seconds);
-  add_seconds(command, "--body-timeout", "Seconds for a client to send the body of a request", server.body_seconds);
-  add_seconds(command, "--idle-timeout", "Seconds after which a connection without a request is closed",
-              server.idle_seconds);
-  add_seconds(command, "--write-timeout", "Seconds for a client to take a part of the answer", server.write_seconds);
-  add_seconds(command, "--request-timeout", "Seconds after which a request is cancelled", server.request_seconds);
-  add_seconds(command, "--grace", "Seconds that running requests have after SIGTERM", server.grace_seconds);
+  command.number("--header-timeout", server.header_seconds, "Seconds for a client to send the header of a request");
+  command.number("--body-timeout", server.body_seconds, "Seconds for a client to send the body of a request");
+  command.number("--idle-timeout", server.idle_seconds, "Seconds after which a connection without a request is closed");
+  command.number("--write-timeout", server.write_seconds, "Seconds for a client to take a part of the answer");
+  command.number("--request-timeout", server.request_seconds, "Seconds after which a request is cancelled");
+  command.number("--grace", server.grace_seconds, "Seconds that running requests have after SIGTERM");
   command.flag("--quiet", options->quiet, "Do not log requests");
   command.examples(
       "  alibi serve model/ --port 8080\n"

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cctype>
+#include <iterator>
 #include <numeric>
 #include <optional>
+#include <sstream>
 #include <tuple>
 
 namespace alibi::cli {
@@ -73,15 +75,8 @@ constexpr Synonyms kSynonyms[] = {
 };
 
 std::vector<std::string> words_of(std::string_view text) {
-  std::vector<std::string> words(1);
-  for (const char c : text) {
-    if (c == ' ') {
-      words.emplace_back();
-    } else {
-      words.back() += c;
-    }
-  }
-  return words;
+  std::istringstream words{std::string(text)};
+  return {std::istream_iterator<std::string>(words), {}};
 }
 
 /// Insertions, deletions and replacements of letters and exchanges of neighbours that turn `a` into `b`.

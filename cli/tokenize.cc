@@ -1,13 +1,13 @@
 // alibi tokenize: converts text to a folder of tokens, which any number of trainings can use.
 #include <fmt/format.h>
 
-#include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
 #include "common.h"
 #include "core/check.h"
+#include "core/clock.h"
 #include "core/format.h"
 #include "report/markup.h"
 #include "text/corpus.h"
@@ -64,7 +64,7 @@ TrainingData write(const TokenizeCommand& options) {
 void run_tokenize(TokenizeCommand& options) {
   check_output_folder(options.out, "--out", text::data_file_names());
   options.apply();
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = core::Clock::now();
   const bool checks = !options.check.empty();
   check_usage(!checks || (options.texts.empty() && options.out.empty()),
               "[tokenize] --check reads an existing folder; leave out TEXT and --out");
@@ -72,17 +72,17 @@ void run_tokenize(TokenizeCommand& options) {
     return text::check_data_folder(options.check, progress);
   })
                                    : write(options);
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  const double seconds = core::seconds_since(start);
   warn_of_skipped(data.files);
   print(data);
   const std::string& folder = checks ? options.check : options.out;
   if (checks) {
     say("{}: the tokens are intact\n", folder);
   } else {
-    say("{}\nTokens: {} ({})\n", report::visible_text(data.split_rule), folder, core::format_duration(seconds.count()));
+    say("{}\nTokens: {} ({})\n", report::visible_text(data.split_rule), folder, core::format_duration(seconds));
   }
   nlohmann::ordered_json json = describe(folder, data);
-  json["seconds"] = seconds.count();
+  json["seconds"] = seconds;
   options.write_json(json);
 }
 

@@ -43,8 +43,8 @@ void add_train_options(Command& command, TrainSettings& s) {
   add_valid(command, s.valid);
   add_field(command, s.field);
   command.text("--position", s.position, "NAME",
-               fmt::format("Position method: {}, or several joined by +", fmt::join(position_names(), ", ")));
-  command.choices("--position", position_names());
+               fmt::format("Position method: {}, or several joined by +", fmt::join(position_names(), ", ")),
+               position_names());
   add_preset(command, s.preset);
   add_tokenizer(command, s.tokenizer);
   add_dropout(command, s.dropout);

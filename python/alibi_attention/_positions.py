@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from . import _core
-from ._kind import is_torch, refuse_other_kinds
+from ._kind import as_array, is_torch, refuse_other_kinds
 from ._numpy import empty_like
 from ._options import check_axes, flag_of, offsets_of
 
@@ -27,7 +27,7 @@ def relative(library: Any, points: Any, others: Any, starts: tuple[Any, Any] | N
     if points.dtype not in wide and given.dtype not in wide and points.dtype == given.dtype:
         return points, others
     if points.shape[1] == 0:
-        return _single(library, points), None if others is None else _single(library, others)
+        return _cast(points, library.float32), None if others is None else _cast(others, library.float32)
     last = points.shape[1] - 1
     leading = min(max(leading, 0), last)
     if starts is None:
@@ -48,37 +48,26 @@ def _sequence_of(library: Any, starts: Any, rows: int) -> Any:
     return found.clip(0, max(starts.shape[0] - 2, 0))
 
 
-def _single(library: Any, x: Any) -> Any:
-    return x.astype(np.float32) if library is np else x.float()
-
-
-def _double(library: Any, x: Any) -> Any:
-    return x.astype(np.float64) if library is np else x.double()
-
-
-def _long(library: Any, x: Any) -> Any:
-    return x.astype(np.int64) if library is np else x.long()
+def _cast(x: Any, dtype: Any) -> Any:
+    return x.astype(dtype) if isinstance(x, np.ndarray) else x.to(dtype)
 
 
 def _difference(library: Any, x: Any, origin: Any) -> Any:
     """x - origin, exact for integers unless it is beyond 64 bits."""
     origin = library.nan_to_num(origin, nan=0.0, posinf=0.0, neginf=0.0)
-    difference = _double(library, x) - _double(library, origin)
+    difference = _cast(x, library.float64) - _cast(origin, library.float64)
     integer = [str(y.dtype).removeprefix("torch.").startswith(("int", "uint")) for y in (x, origin)]
     if not all(integer):
-        return _single(library, difference)
-    exact = _long(library, x) - _long(library, origin)  # modulo 2^64
-    return _single(library, library.where(abs(difference) < 2.0**62, _double(library, exact), difference))
+        return _cast(difference, library.float32)
+    exact = _cast(x, library.int64) - _cast(origin, library.int64)  # modulo 2^64
+    return _cast(library.where(abs(difference) < 2.0**62, _cast(exact, library.float64), difference), library.float32)
 
 
 def points_of(name: str, given: Any) -> Any:
     """(batch or 1, length, dims)"""
     if given is None and name == "positions_k":
         return None
-    try:
-        array = np.asarray(given)
-    except Exception:
-        array = np.empty((), object)
+    array = as_array(given)
     if array.dtype.kind not in "iuf" or array.dtype.itemsize > 8 or array.ndim not in (2, 3):
         raise _core.UsageError(f"[attention_positions] {name} is {array.dtype} of shape {array.shape}, expected numbers, "
                                "(batch or 1, length, 1 to 3) or (length, 1 to 3)")  # fmt: skip

@@ -12,7 +12,7 @@ from ._derivatives import check_devices, check_gradients, differentiable, keep_o
 from ._kind import refuse_other_kinds
 from ._options import check_axes
 from ._positions import points_of, relative
-from ._torch import _library, ints_as_tensor, slopes_as_tensor
+from ._torch import _autocast, _library, ints_as_tensor, slopes_as_tensor
 
 _OPTIONS = (
     "Tensor positions_q, Tensor? positions_k, Tensor? slopes, str distance, SymInt leading, float scale, "
@@ -87,14 +87,6 @@ def _backward_fake(dout: Tensor, q: Tensor, k: Tensor, v: Tensor, *given: Any) -
     return _gradients(q, k, v, given[7], given[4])
 
 
-def _autocast(q: Tensor, k: Tensor, v: Tensor, *given: Any) -> Any:
-    """Casts what SDPA casts; positions and slopes keep their types."""
-    dtype = torch.get_autocast_dtype("cpu")
-    autocast = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)
-    with torch._C._ExcludeDispatchKeyGuard(autocast):
-        return torch.ops.alibi.attention_positions(q.to(dtype), k.to(dtype), v.to(dtype), *given)
-
-
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     q, k, v, positions_q, positions_k, slopes, distance, leading, scale, tolerance, *lengths = inputs
     keep_outputs(ctx, output)
@@ -141,7 +133,7 @@ def _tangent(ctx: Any, dq: Any, dk: Any, dv: Any, dpoints_q: Any, dpoints_k: Any
 
 _library.impl("attention_positions", _forward, "CPU")
 _library.impl("attention_positions_backward", _backward, "CPU")
-_library.impl("attention_positions", _autocast, "AutocastCPU")
+_library.impl("attention_positions", _autocast("attention_positions", "cpu", torch._C.DispatchKey.AutocastCPU), "AutocastCPU")
 torch.library.register_fake("alibi::attention_positions", _forward_fake, lib=_library)
 torch.library.register_fake("alibi::attention_positions_backward", _backward_fake, lib=_library)
 _operator, _backward_operator = differentiable(_library, "attention_positions", _keep, _differentiate, _tangent)

@@ -139,14 +139,14 @@ def _backward_fake(
     return _gradients(q, k, v, options, wanted)
 
 
-def _autocast(device: str, key: Any) -> Any:
-    """The rule for autocast: q, k and v are cast, as in SDPA. Slopes stay float32, because bfloat16 keeps three digits."""
+def _autocast(operator: str, device: str, key: Any) -> Any:
+    """The rule for autocast: q, k and v are cast, as in SDPA. Slopes and positions are not, because bfloat16 keeps three digits."""
     autocast = torch._C.DispatchKeySet(key)
 
     def cast(q: Tensor, k: Tensor, v: Tensor, *given: Any) -> Any:
         dtype = torch.get_autocast_dtype(device)
         with torch._C._ExcludeDispatchKeyGuard(autocast):
-            return torch.ops.alibi.attention(q.to(dtype), k.to(dtype), v.to(dtype), *given)
+            return getattr(torch.ops.alibi, operator)(q.to(dtype), k.to(dtype), v.to(dtype), *given)
 
     return cast
 
@@ -182,8 +182,8 @@ _library.impl("attention", _forward, "CPU")
 _library.impl("attention_backward", _backward, "CPU")
 _library.impl("attention", _forward_cuda, "CUDA")
 _library.impl("attention_backward", _backward_cuda, "CUDA")
-_library.impl("attention", _autocast("cpu", torch._C.DispatchKey.AutocastCPU), "AutocastCPU")
-_library.impl("attention", _autocast("cuda", torch._C.DispatchKey.AutocastCUDA), "AutocastCUDA")
+_library.impl("attention", _autocast("attention", "cpu", torch._C.DispatchKey.AutocastCPU), "AutocastCPU")
+_library.impl("attention", _autocast("attention", "cuda", torch._C.DispatchKey.AutocastCUDA), "AutocastCUDA")
 torch.library.register_fake("alibi::attention", _forward_fake, lib=_library)
 torch.library.register_fake("alibi::attention_backward", _backward_fake, lib=_library)
 _operator, _backward_operator = differentiable(_library, "attention", _keep, _differentiate, attention_tangent)

@@ -42,6 +42,10 @@ bool has_float(nb::handle value) { return nb::hasattr(value.type(), "__float__")
 
 }  // namespace
 
+void refuse(const char* operation, const char* name, const std::string& why) {
+  throw UsageError("[" + std::string(operation) + "] " + name + " " + why);
+}
+
 void refuse_type(nb::handle value, const char* operation, const char* name, const char* expected) {
   const std::string type = nb::type_name(value.type()).c_str();
   throw nb::type_error(message(value, operation, name, expected, " of type " + type).c_str());

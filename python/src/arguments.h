@@ -21,6 +21,8 @@ float single(nb::handle value, const char* operation, const char* name);
 bool flag(nb::handle value, const char* operation, const char* name);
 std::string text(nb::handle value, const char* operation, const char* name);
 
+/// UsageError: "[operation] name why".
+[[noreturn]] void refuse(const char* operation, const char* name, const std::string& why);
 [[noreturn]] void refuse_type(nb::handle value, const char* operation, const char* name, const char* expected);
 [[noreturn]] void refuse_value(nb::handle value, const char* operation, const char* name, const char* expected);
 

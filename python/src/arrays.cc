@@ -11,16 +11,11 @@
 #include <tuple>
 #include <utility>
 
-#include "alibi/error.h"
 #include "arguments.h"
 #include "torch_tensors.h"
 
 namespace alibi::python {
 namespace {
-
-[[noreturn]] void refuse(const char* operation, const char* name, const std::string& why) {
-  throw UsageError("[" + std::string(operation) + "] " + name + " " + why);
-}
 
 /// The beginning of every array of NumPy's: what the macros of its headers, compiled into all modules that use them,
 /// read.
@@ -227,6 +222,11 @@ Array::Array(nb::handle object, const char* operation, const char* name, Device 
   }
   tensor = view(const_cast<void*>(static_cast<const void*>(array.data())), std::move(shape), std::move(strides),
                 bits ? DType::bfloat16 : type_of(array.dtype(), operation, name), operation, name);
+}
+
+std::optional<Array> optional_array(nb::handle object, const char* operation, const char* name, Device device) {
+  if (object.is_none()) return std::nullopt;
+  return std::optional<Array>(std::in_place, object, operation, name, device);
 }
 
 std::vector<float> floats_of(const Tensor& tensor, const char* operation, const char* name) {

@@ -4,6 +4,7 @@
 #include <nanobind/nanobind.h>
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "alibi/tensor.h"
@@ -35,6 +36,9 @@ class Array {
   nb::object keeper_;
 };
 
+/// Of an argument that may be None.
+std::optional<Array> optional_array(nb::handle object, const char* operation, const char* name,
+                                    Device device = Device::cpu);
 /// A tensor over this memory, or over nothing if it has no elements. UsageError: it has no memory, or none that is
 /// aligned to its elements.
 Tensor view(void* data, Shape shape, Shape strides, DType dtype, const char* operation, const char* name,

@@ -2,9 +2,7 @@
 #include "alibi/attention.h"
 
 #include <optional>
-#include <string>
 
-#include "alibi/error.h"
 #include "alibi/stream.h"
 #include "arrays.h"
 #include "bindings.h"
@@ -18,12 +16,6 @@ namespace {
 using namespace nb::literals;
 
 constexpr const char* operation = "attention";
-
-/// Of an argument that may be None.
-std::optional<Array> optional_array(nb::handle object, const char* name, Device device = Device::cpu) {
-  if (object.is_none()) return std::nullopt;
-  return std::optional<Array>(std::in_place, object, operation, name, device);
-}
 
 /// The device of a call, and its stream: None for the CPU, or a cudaStream_t as a number.
 struct Queue {
@@ -44,12 +36,6 @@ void copy_padded(Tensor& to, const Tensor& words) {
   const int64_t count = words.elements();
   if (to.elements() > count) to.slice(0, count, to.elements()).fill(0);
   Tensor(to.slice(0, 0, count)).copy_from(words);
-}
-
-Batch batch_of(const Tensor& q, const char* name) {
-  if (q.axes() == 4) return {.size = q.size(0), .heads = q.size(2)};
-  throw UsageError("[" + std::string(name) + "] q has shape " + to_string(q.shape()) +
-                   ", expected [batch, length, heads, head_dim]");
 }
 
 /// Returns the output, or (output, lse), of the kind of q.
@@ -87,9 +73,9 @@ void forward(nb::handle q_in, nb::handle k_in, nb::handle v_in, nb::handle out_i
       v(v_in, operation, "v", queue.device);
   Array out(out_in, operation, "out", queue.device);
   const Batch batch = batch_of(q.tensor, operation);
-  std::optional<Array> lse = optional_array(lse_in, "lse", queue.device),
-                       kernel_lse = optional_array(kernel_lse_in, "kernel_lse", queue.device),
-                       blocks = optional_array(blocks_in, "blocks", queue.device);
+  std::optional<Array> lse = optional_array(lse_in, operation, "lse", queue.device),
+                       kernel_lse = optional_array(kernel_lse_in, operation, "kernel_lse", queue.device),
+                       blocks = optional_array(blocks_in, operation, "blocks", queue.device);
   const AttentionOptions options = options_of(options_in, operation, batch, queue.device);
   const WithoutLock others_run;
   if (!lse) return attention(q.tensor, k.tensor, v.tensor, options, out.tensor);
@@ -114,9 +100,9 @@ void backward(nb::handle dout_in, nb::handle q_in, nb::handle k_in, nb::handle v
               out = array(out_in, "out"), lse = array(lse_in, "lse"), kernel_lse = array(kernel_lse_in, "kernel_lse"),
               blocks = array(blocks_in, "blocks");
   Array dq = array(dq_in, "dq"), dk = array(dk_in, "dk"), dv = array(dv_in, "dv");
-  std::optional<Array> dslopes = optional_array(dslopes_in, "dslopes", queue.device),
-                       dsinks = optional_array(dsinks_in, "dsinks", queue.device),
-                       dlog_decay = optional_array(dlog_decay_in, "dlog_decay", queue.device);
+  std::optional<Array> dslopes = optional_array(dslopes_in, operation, "dslopes", queue.device),
+                       dsinks = optional_array(dsinks_in, operation, "dsinks", queue.device),
+                       dlog_decay = optional_array(dlog_decay_in, operation, "dlog_decay", queue.device);
   const AttentionOptions options = options_of(options_in, operation, batch_of(q.tensor, operation), queue.device);
   const WithoutLock others_run;
   AttentionState state;
@@ -154,7 +140,7 @@ void forward_paged(nb::handle q_in, nb::handle k_in, nb::handle v_in, nb::handle
     lengths = ints_of(at(2), name, "cache_seqlens");
   }
   Array out(out_in, name, "out");
-  std::optional<Array> lse = optional_array(lse_in, "lse");
+  std::optional<Array> lse = optional_array(lse_in, operation, "lse");
   AttentionOptions options = options_of(options_in, name, batch_of(q.tensor, name));
   options.block_table = table.tensor;
   options.seqused_k = ints_of(used_in, name, "cache_seqlens");

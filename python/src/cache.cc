@@ -6,7 +6,6 @@
 #include <string>
 #include <utility>
 
-#include "alibi/error.h"
 #include "alibi/kv_cache.h"
 #include "arguments.h"
 #include "arrays.h"
@@ -59,13 +58,8 @@ void decode(nb::handle q_in, SharedCache& cache, nb::handle out_in, nb::handle l
   constexpr const char* decoding = "attention_decode";
   const Array q(q_in, decoding, "q");
   Array out(out_in, decoding, "out");
-  std::optional<Array> lse;
-  if (!lse_in.is_none()) lse.emplace(lse_in, decoding, "lse");
-  if (q.tensor.axes() != 4) {
-    throw UsageError("[attention_decode] q has shape " + to_string(q.tensor.shape()) +
-                     ", expected [batch, length, heads, head_dim]");
-  }
-  const AttentionOptions options = options_of(options_in, decoding, {q.tensor.size(0), q.tensor.size(2)});
+  std::optional<Array> lse = optional_array(lse_in, decoding, "lse");
+  const AttentionOptions options = options_of(options_in, decoding, batch_of(q.tensor, decoding));
   cache.use([&](const KvCache& held) {
     AttentionState state;
     attention_decode(q.tensor, held, options, out.tensor, lse ? &state : nullptr);

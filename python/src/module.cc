@@ -52,30 +52,17 @@ NB_MODULE(_core, m) {
       "count"_a);
   m.def("isa", [] { return std::string(alibi::name_of(alibi::isa())); });
   // Plain arguments: the value, or an error that names the argument.
-  m.def(
-      "integer",
-      [](const char* operation, const char* name, nb::handle value) {
-        return alibi::python::integer(value, operation, name);
-      },
-      "operation"_a, "name"_a, "value"_a.none());
-  m.def(
-      "real",
-      [](const char* operation, const char* name, nb::handle value) {
-        return alibi::python::real(value, operation, name);
-      },
-      "operation"_a, "name"_a, "value"_a.none());
-  m.def(
-      "flag",
-      [](const char* operation, const char* name, nb::handle value) {
-        return alibi::python::flag(value, operation, name);
-      },
-      "operation"_a, "name"_a, "value"_a.none());
-  m.def(
-      "text",
-      [](const char* operation, const char* name, nb::handle value) {
-        return alibi::python::text(value, operation, name);
-      },
-      "operation"_a, "name"_a, "value"_a.none());
+  const auto def_argument = [&m](const char* type, auto convert) {
+    m.def(
+        type,
+        [convert](const char* operation, const char* name, nb::handle value) {
+          return convert(value, operation, name);
+        },
+        "operation"_a, "name"_a, "value"_a.none());
+  };
+  def_argument("integer", &alibi::python::integer);
+  def_argument("real", &alibi::python::real);
+  def_argument("flag", &alibi::python::flag);
   m.def("set_numpy", &alibi::python::set_numpy, "array"_a, "float32"_a, "float16"_a, "int32"_a, "empty"_a,
         "empty_like"_a, "probe"_a);
   m.def("set_torch", &alibi::python::set_torch, "module"_a);

@@ -2,7 +2,6 @@
 
 #include <string>
 
-#include "alibi/error.h"
 #include "arguments.h"
 
 namespace alibi::python {
@@ -15,9 +14,9 @@ std::vector<float> slopes_of(nb::handle item, const char* operation, const char*
   const Array slopes = Array::of_floats(item, operation, name);
   const Shape& shape = slopes.tensor.shape();
   if (shape != Shape{heads} && shape != Shape{sequences, heads}) {
-    throw UsageError("[" + std::string(operation) + "] " + name + " has shape " + to_string(shape) + ", expected [" +
-                     std::to_string(heads) + "], one for each head, or [" + std::to_string(sequences) + ", " +
-                     std::to_string(heads) + "], for each head of each batch entry or packed sequence");
+    refuse(operation, name,
+           "has shape " + to_string(shape) + ", expected " + to_string({heads}) + ", one for each head, or " +
+               to_string({sequences, heads}) + ", for each head of each batch entry or packed sequence");
   }
   return floats_of(slopes.tensor, operation, name);
 }
@@ -29,6 +28,11 @@ float scale_of(nb::handle item, const char* operation) {
   const float scale = single(item, operation, "softmax_scale");
   if (scale == 0) refuse_value(item, operation, "softmax_scale", "another number; None: 1 / sqrt(head_dim)");
   return scale;
+}
+
+Batch batch_of(const Tensor& q, const char* operation) {
+  if (q.axes() == 4) return {.size = q.size(0), .heads = q.size(2)};
+  refuse(operation, "q", "has shape " + to_string(q.shape()) + ", expected [batch, length, heads, head_dim]");
 }
 
 AttentionOptions options_of(const nb::tuple& given, const char* operation, Batch batch, Device device) {
@@ -54,8 +58,9 @@ AttentionOptions options_of(const nb::tuple& given, const char* operation, Batch
   if (!sinks.is_none()) {
     const Array values = Array::of_floats(sinks, operation, "sinks");
     if (values.tensor.shape() != Shape{batch.heads}) {
-      throw UsageError("[" + std::string(operation) + "] sinks has shape " + to_string(values.tensor.shape()) +
-                       ", expected [" + std::to_string(batch.heads) + "], one for each head");
+      refuse(operation, "sinks",
+             "has shape " + to_string(values.tensor.shape()) + ", expected " + to_string({batch.heads}) +
+                 ", one for each head");
     }
     options.sinks = floats_of(values.tensor, operation, "sinks");
   }

@@ -25,6 +25,7 @@ std::array<nb::handle, n> items(const nb::tuple& given) {
 struct Batch {
   int64_t size = 0, heads = 0;
 };
+Batch batch_of(const Tensor& q, const char* operation);
 
 /// Of a tuple of all options in the order of Options (_options.py); None: the default. Throws TypeError that names what
 /// is of the wrong type, UsageError for slopes that do not fit the batch.

@@ -50,17 +50,13 @@ AttentionPositionsOptions options_of_positions(const nb::tuple& given, int64_t b
   return options;
 }
 
-std::optional<Array> optional_of(nb::handle object, const char* name) {
-  if (object.is_none()) return std::nullopt;
-  return std::optional<Array>(std::in_place, object, operation, name);
-}
-
 /// Positions of queries and keys; the second may be None.
 struct Points {
   Array q;
   std::optional<Array> k;
 
-  Points(nb::handle q_in, nb::handle k_in) : q(q_in, operation, "positions_q"), k(optional_of(k_in, "positions_k")) {}
+  Points(nb::handle q_in, nb::handle k_in)
+      : q(q_in, operation, "positions_q"), k(optional_array(k_in, operation, "positions_k")) {}
   AttentionPositions tensors() const { return {.q = q.tensor, .k = k ? k->tensor : Tensor()}; }
 };
 
@@ -72,8 +68,9 @@ std::pair<int64_t, int64_t> forward_positions(nb::handle q_in, nb::handle k_in, 
   const Array q(q_in, operation, "q"), k(k_in, operation, "k"), v(v_in, operation, "v");
   const Points points(positions_q, positions_k);
   Array out(out_in, operation, "out");
-  std::optional<Array> lse = optional_of(lse_in, "lse"), lse_low = optional_of(lse_low_in, "lse_low"),
-                       stops = optional_of(stops_in, "stops");
+  std::optional<Array> lse = optional_array(lse_in, operation, "lse"),
+                       lse_low = optional_array(lse_low_in, operation, "lse_low"),
+                       stops = optional_array(stops_in, operation, "stops");
   const AttentionPositionsOptions options =
       options_of_positions(options_in, q.tensor.axes() > 0 ? q.tensor.size(0) : 0);
   const WithoutLock others_run;
@@ -98,7 +95,7 @@ void backward_positions(nb::handle dout_in, nb::handle q_in, nb::handle k_in, nb
       lse_low(lse_low_in, operation, "lse_low"), stops(stops_in, operation, "stops");
   const Points points(positions_q, positions_k);
   Array dq(dq_in, operation, "dq"), dk(dk_in, operation, "dk"), dv(dv_in, operation, "dv");
-  std::optional<Array> dslopes = optional_of(dslopes_in, "dslopes");
+  std::optional<Array> dslopes = optional_array(dslopes_in, operation, "dslopes");
   const AttentionPositionsOptions options =
       options_of_positions(options_in, q.tensor.axes() > 0 ? q.tensor.size(0) : 0);
   const WithoutLock others_run;

@@ -8,6 +8,7 @@
 
 #include "alibi/error.h"
 #include "alibi/runtime.h"
+#include "arguments.h"
 #include "arrays.h"
 #include "lock.h"
 
@@ -86,8 +87,7 @@ DType dtype_of(int32_t code, nb::handle object, const char* operation, const cha
     if (known == code) return dtype;
   }
   const std::string found = shown(object, "dtype");
-  throw UsageError("[" + std::string(operation) + "] " + name + " is " + found.substr(found.find('.') + 1) +
-                   ", expected float32, bfloat16 or float16");
+  refuse(operation, name, "is " + found.substr(found.find('.') + 1) + ", expected float32, bfloat16 or float16");
 }
 
 int32_t code_of(DType dtype) {
@@ -174,8 +174,7 @@ Tensor view_of_torch(nb::handle object, const char* operation, const char* name,
   int32_t layout = 0, place = 0, code = 0;
   if (tensor == nullptr || torch->layout(tensor, &layout) != 0) refuse_memory(object, operation, name, device);
   if (layout != torch->strided) {
-    throw UsageError("[" + std::string(operation) + "] " + name + " has layout " + shown(object, "layout") +
-                     ", expected torch.strided: a dense tensor");
+    refuse(operation, name, "has layout " + shown(object, "layout") + ", expected torch.strided: a dense tensor");
   }
   if (torch->device(tensor, &place) != 0 ||
       place != (device == Device::cuda && !emulated_gpu ? torch->cuda : torch->cpu)) {
@@ -198,9 +197,9 @@ Tensor view_of_torch(nb::handle object, const char* operation, const char* name,
   for (int64_t axis = 0; axis < axes; ++axis) end += strides[axis] * (sizes[axis] - 1);
   end *= static_cast<int64_t>(size_of(dtype));
   if (end > there && std::find(shape.begin(), shape.end(), 0) == shape.end()) {
-    throw UsageError("[" + std::string(operation) + "] " + name + " has shape " + to_string(shape) +
-                     ", but its storage has only " + std::to_string(there) + " of " + std::to_string(end) +
-                     " bytes; expected a tensor whose memory was not freed");
+    refuse(operation, name,
+           "has shape " + to_string(shape) + ", but its storage has only " + std::to_string(there) + " of " +
+               std::to_string(end) + " bytes; expected a tensor whose memory was not freed");
   }
   return view(data, std::move(shape), Shape(strides, strides + axes), dtype, operation, name, device);
 }

@@ -31,15 +31,6 @@ Tensor to_points(const char* operation, const char* name, const void* data, int6
   return Tensor::view(memory, {batch, length, given.dims}, dtype, {});
 }
 
-std::vector<int32_t> to_counts(const char* operation, const char* name, const int32_t* values, size_t count) {
-  constexpr size_t most = size_t{1} << 31;
-  check(count <= most && (values != nullptr || count == 0),
-        "[{}] positions.{} is null or has {} values, expected a "
-        "pointer and one value for each sequence",
-        operation, name, count);
-  return values == nullptr ? std::vector<int32_t>() : std::vector<int32_t>(values, values + count);
-}
-
 PositionsCall to_call(const char* operation, const alibi_positions* given_positions,
                       const alibi_attention_options* given_options, const Tensor& q, const Tensor& k) {
   check_pointer(operation, "positions", given_positions);
@@ -69,8 +60,8 @@ PositionsCall to_call(const char* operation, const alibi_positions* given_positi
                   .tolerance = options.tolerance,
                   .cu_seqlens_q = options.cu_seqlens_q,
                   .cu_seqlens_k = options.cu_seqlens_k,
-                  .seqused_q = to_counts(operation, "seqused_q", given.seqused_q, given.seqused_q_count),
-                  .seqused_k = to_counts(operation, "seqused_k", given.seqused_k, given.seqused_k_count)};
+                  .seqused_q = to_offsets(operation, "positions.seqused_q", given.seqused_q, given.seqused_q_count),
+                  .seqused_k = to_offsets(operation, "positions.seqused_k", given.seqused_k, given.seqused_k_count)};
   return call;
 }
 

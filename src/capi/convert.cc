@@ -42,12 +42,6 @@ std::vector<float> to_slopes(const char* operation, const char* name, const floa
   return to_vector(operation, name, slopes, count);
 }
 
-std::vector<int32_t> to_offsets(const char* operation, const char* name, const int32_t* offsets, size_t count) {
-  constexpr size_t most = size_t{1} << 31;
-  check(count <= most, "[{}] {} has {} offsets, expected at most {}", operation, name, count, most);
-  return to_vector(operation, name, offsets, count);
-}
-
 /// The part of the caller's options that this version of the library knows.
 alibi_attention_options known(const char* operation, const alibi_attention_options& options) {
   constexpr size_t size = sizeof(alibi_attention_options);
@@ -69,6 +63,12 @@ alibi_attention_options known(const char* operation, const alibi_attention_optio
 }
 
 }  // namespace
+
+std::vector<int32_t> to_offsets(const char* operation, const char* name, const int32_t* offsets, size_t count) {
+  constexpr size_t most = size_t{1} << 31;
+  check(count <= most, "[{}] {} has {} offsets, expected at most {}", operation, name, count, most);
+  return to_vector(operation, name, offsets, count);
+}
 
 alibi_status keep_error(alibi_status status, const char* message) noexcept {
   std::snprintf(last_error, sizeof last_error, "%s", message);

@@ -70,6 +70,8 @@ Place to_place(const char* operation, int32_t device, void* stream, const char* 
 /// Returns a view of the caller's memory. Throws Error that names the argument if no memory can have this layout.
 Tensor to_tensor(const char* operation, const char* name, const alibi_tensor* tensor, Device device = Device::cpu);
 
+/// Row offsets or numbers of tokens of sequences. Throws Error that names the argument.
+std::vector<int32_t> to_offsets(const char* operation, const char* name, const int32_t* offsets, size_t count);
 /// Converts the options. The shape of q determines how many slopes are allowed.
 /// No table if `pages` is null.
 std::optional<Tensor> to_block_table(const char* operation, const int32_t* pages, int64_t sequences, int64_t count);

@@ -1,7 +1,6 @@
 #include "alibi/compare.h"
 
 #include <algorithm>
-#include <chrono>
 #include <ctime>
 #include <iterator>
 #include <utility>
@@ -21,6 +20,7 @@
 #include "compare/task_run.h"
 #include "compare/tune.h"
 #include "core/check.h"
+#include "core/clock.h"
 #include "core/files.h"
 #include "model/config_fields.h"
 #include "model/position.h"
@@ -32,8 +32,6 @@
 
 namespace alibi {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 std::string utc_now() {
   const std::time_t now = std::time(nullptr);
@@ -111,12 +109,12 @@ class Comparison {
   CompareResults results_of(const std::vector<RunResults>& done, size_t planned) const;
   void write(const CompareResults& results) const;
   void report(CompareStatus status, double run_fraction) const;
-  double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+  double seconds() const { return core::seconds_since(start_); }
 
   CompareOptions options_;
   const std::function<void(const CompareStatus&)>& on_status_;
   ranks::Group* group_;
-  Clock::time_point start_ = Clock::now();
+  core::Clock::time_point start_ = core::Clock::now();
   std::string started_ = utc_now();
   TrainingData data_;  // without a tokenizer if there is no text
   comparison::TaskFillers fillers_;

@@ -1,7 +1,6 @@
 #include "compare/speed.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <ctime>
 #include <filesystem>
@@ -9,13 +8,12 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/clock.h"
 #include "model/position.h"
 #include "report/json.h"
 
 namespace alibi::comparison {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr double kSeconds = 0.3;  // minimum duration of one kind of work in a round; the work is at least one unit
 constexpr const char* kNote = "speed";
@@ -28,12 +26,12 @@ struct Timing {
 class Stopwatch {
  public:
   Timing read(int64_t tokens) const {
-    return {static_cast<double>(tokens), std::chrono::duration<double>(Clock::now() - wall_).count(),
+    return {static_cast<double>(tokens), core::seconds_since(wall_),
             static_cast<double>(std::clock() - cpu_) / CLOCKS_PER_SEC};
   }
 
  private:
-  Clock::time_point wall_ = Clock::now();
+  core::Clock::time_point wall_ = core::Clock::now();
   std::clock_t cpu_ = std::clock();
 };
 

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <limits>
 
 #include "alibi/runtime.h"
+#include "core/clock.h"
 
 #if defined(__x86_64__) && !defined(ALIBI_EMULATE_AMX)
 #define ALIBI_TIMES_PRODUCTS
@@ -75,9 +75,9 @@ double measure() {
   Operands operands;
   double f32 = HUGE_VAL, bf16 = HUGE_VAL;
   const auto time = [&](void (*multiply)(Operands&), double& least) {
-    const auto begin = std::chrono::steady_clock::now();
+    const auto begin = Clock::now();
     multiply(operands);
-    least = std::min(least, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    least = std::min(least, seconds_since(begin));
   };
   for (int round = 0; round < rounds; ++round) {
     time(multiply<false>, f32);

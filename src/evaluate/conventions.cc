@@ -1,20 +1,16 @@
 // The perplexities of lm-evaluation-harness and of llama-perplexity.
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <numbers>
 
 #include "alibi/loglikelihood.h"
 #include "core/check.h"
+#include "core/clock.h"
 #include "core/memory.h"
 #include "text/tokenizers/unicode.h"
 
 namespace alibi {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 /// len(re.split(r"\s+", text))
 int64_t words_of(std::string_view text) {
@@ -81,9 +77,9 @@ RollingEvaluation evaluate_rolling(const LanguageModel& model, std::span<const s
   check(result.tokens > 0, "[evaluate] the {} documents have no tokens to score, expected at least one",
         documents.size());
   const core::KeepMemory keep;
-  const Clock::time_point start = Clock::now();
+  const core::Clock::time_point start = core::Clock::now();
   for (const Loglikelihood& window : loglikelihoods(model, windows, options.computation)) result.nll_sum -= window.sum;
-  result.seconds = seconds_since(start);
+  result.seconds = core::seconds_since(start);
   return result;
 }
 
@@ -110,12 +106,12 @@ ChunkEvaluation evaluate_chunks(const LanguageModel& model, const std::string& t
   }
   result.chunks = std::ssize(chunks);
   const core::KeepMemory keep;
-  const Clock::time_point start = Clock::now();
+  const core::Clock::time_point start = core::Clock::now();
   for (const Loglikelihood& chunk : loglikelihoods(model, chunks, options.computation)) {
     result.nll_sum -= chunk.sum;
     result.squares += chunk.squares;
   }
-  result.seconds = seconds_since(start);
+  result.seconds = core::seconds_since(start);
   return result;
 }
 

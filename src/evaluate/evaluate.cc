@@ -1,13 +1,13 @@
 #include "alibi/evaluate.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <numbers>
 #include <numeric>
 #include <optional>
 
 #include "core/check.h"
+#include "core/clock.h"
 #include "core/memory.h"
 #include "evaluate/checks.h"
 #include "evaluate/evaluate_over.h"
@@ -180,7 +180,7 @@ Evaluation evaluation::evaluate_over(ranks::Group* group, const LanguageModel& m
   result.position_tokens.assign(static_cast<size_t>(longest), 0);
   result.segment_nll.assign(segments.size(), 0.0);
   const core::KeepMemory keep;
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = core::Clock::now();
   std::vector<WindowBatch> batches = cut_batches(windows, options.batch_tokens);
   const auto ranks = static_cast<size_t>(group == nullptr ? 1 : group->size());
   const auto here = static_cast<size_t>(group == nullptr ? 0 : group->rank());
@@ -212,7 +212,7 @@ Evaluation evaluation::evaluate_over(ranks::Group* group, const LanguageModel& m
       if (options.on_progress) options.on_progress(result.tokens, count);
     }
   }
-  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  result.seconds = core::seconds_since(start);
   check(result.tokens == count,
         "[evaluate] {} tokens were scored, expected {}; this is a bug in the division into windows", result.tokens,
         count);

@@ -1,13 +1,13 @@
 #include "alibi/evaluate_stream.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <numbers>
 #include <numeric>
 
 #include "alibi/context.h"
 #include "core/check.h"
+#include "core/clock.h"
 #include "core/memory.h"
 #include "evaluate/checks.h"
 #include "model/position.h"
@@ -60,7 +60,7 @@ StreamEvaluation evaluate_stream(const LanguageModel& model, std::span<const int
   Context context(model, options.context);
   Tensor ids = Tensor::empty({1, tokens_together}, DType::int32);
   const core::KeepMemory keep;
-  auto last = std::chrono::steady_clock::now();
+  auto last = core::Clock::now();
   while (result.read < count) {
     const int64_t begin = result.read;
     if (result.spans.empty() || begin == result.spans.back().end) {
@@ -85,8 +85,8 @@ StreamEvaluation evaluate_stream(const LanguageModel& model, std::span<const int
     }
     result.cache_bytes = std::max(result.cache_bytes, context.bytes());
     result.read += length;
-    const auto now = std::chrono::steady_clock::now();
-    span.seconds += std::chrono::duration<double>(now - last).count();
+    const auto now = core::Clock::now();
+    span.seconds += core::seconds_between(last, now);
     last = now;
     if (options.on_progress) options.on_progress(result.read, count);
   }

@@ -7,6 +7,7 @@
 
 #include "core/access.h"
 #include "core/check.h"
+#include "core/clock.h"
 #include "core/memory.h"
 #include "core/system.h"
 #include "generate/generation_loop.h"
@@ -17,8 +18,6 @@ namespace alibi {
 namespace {
 
 using generation::GenerationJob;
-using Clock = std::chrono::steady_clock;
-
 /// An engine without requests for this long gives its temporary memory back.
 constexpr std::chrono::seconds time_until_idle{1};
 
@@ -131,8 +130,8 @@ bool Engine::State::admit() {
   }
   while (!waiting.empty() && loop.samples() + waiting.front().request().samples <= options.slots) {
     GenerationJob& job = waiting.front();
-    job.start = Clock::now();
-    job.result.queue_seconds = std::chrono::duration<double>(job.start - job.shared->submitted).count();
+    job.start = core::Clock::now();
+    job.result.queue_seconds = core::seconds_between(job.shared->submitted, job.start);
     loop.add_first(waiting);
   }
   cancelled_waiting += std::ssize(cancelled);

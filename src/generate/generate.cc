@@ -1,11 +1,11 @@
 #include "alibi/generate.h"
 
 #include <algorithm>
-#include <chrono>
 #include <span>
 #include <utility>
 
 #include "core/check.h"
+#include "core/clock.h"
 #include "core/memory.h"
 #include "generate/generation_loop.h"
 #include "generate/sampling.h"
@@ -70,11 +70,11 @@ Prompt::Prompt(std::unique_ptr<Session> session) : session_(std::move(session)) 
 Prompt::Prompt(const LanguageModel& model, std::string_view text, const ContextOptions& context) {
   check(model.config().transformer.attention.causal,
         "[generate] the model is an encoder, expected a causal transformer, which can generate text");
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = core::Clock::now();
   session_.reset(new Session{model, model.tokenizer().encode_prompt(text), Context(model, context)});
   const std::vector<int32_t>& ids = session_->ids;
   session_->logits = model.next_logits(Tensor::from(ids, {1, std::ssize(ids)}), session_->context).to_floats();
-  session_->seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  session_->seconds = core::seconds_since(start);
 }
 Prompt::~Prompt() = default;
 Prompt::Prompt(Prompt&&) noexcept = default;

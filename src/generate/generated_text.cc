@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/clock.h"
 #include "generate/sampling.h"
 #include "text/tokenizers/unicode.h"
 
@@ -116,7 +117,7 @@ void GeneratedText::draw(const Logits& logits) {
   const int32_t token = sample_token(penalties_->apply(logits.row), options_, random_, tokens_.size(), never_);
   penalties_->add(token);
   tokens_.push_back(request_.logprobs ? logits.token(token, *request_.logprobs) : EngineToken{.id = token});
-  last_draw_ = std::chrono::steady_clock::now();
+  last_draw_ = core::Clock::now();
   const bool wanted = !options_.on_token || options_.on_token(token);
   if (token == end_of_text_ && stops_) {
     end_ = GenerationEnd::end_of_text;
@@ -184,7 +185,7 @@ EngineSample GeneratedText::finish() {
   sample.generation.text = std::move(text_);
   sample.generation.tokens = std::ssize(tokens_);
   sample.generation.end = end_.value_or(GenerationEnd::tokens);
-  sample.generation.seconds = std::chrono::duration<double>(last_draw_ - start_).count();
+  sample.generation.seconds = core::seconds_between(start_, last_draw_);
   sample.tokens = std::move(tokens_);
   return sample;
 }

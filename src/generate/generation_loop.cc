@@ -4,20 +4,12 @@
 #include <iterator>
 #include <utility>
 
+#include "core/clock.h"
 #include "generate/sampling.h"
 #include "nn/cross_entropy.h"
 #include "nn/products.h"
 
 namespace alibi::generation {
-namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_between(Clock::time_point start, Clock::time_point end) {
-  return std::chrono::duration<double>(end - start).count();
-}
-
-}  // namespace
 
 void RequestState::end(EngineResult value, const std::exception_ptr& why) noexcept {
   {
@@ -73,7 +65,7 @@ int64_t GenerationLoop::samples() const {
 }
 
 void GenerationLoop::step() {
-  const auto start = Clock::now();
+  const auto start = core::Clock::now();
   try {
     drop_cancelled();
     read_and_draw();
@@ -84,7 +76,7 @@ void GenerationLoop::step() {
     for (GenerationJob& job : jobs_) fail(job, std::current_exception());
   }
   const std::lock_guard lock(mutex_);
-  stats_.seconds += seconds_between(start, Clock::now());
+  stats_.seconds += core::seconds_between(start, core::Clock::now());
 }
 
 void GenerationLoop::cancel() {
@@ -271,7 +263,7 @@ void GenerationLoop::use_prompt(GenerationJob& job, std::span<const int32_t> ids
 
 void GenerationLoop::end_prompt(GenerationJob& job, const Logits& logits) {
   const EngineRequest& request = job.request();
-  job.result.prompt_seconds = seconds_between(job.start, Clock::now());
+  job.result.prompt_seconds = core::seconds_between(job.start, core::Clock::now());
   job.samples.reserve(static_cast<size_t>(request.samples));
   for (int64_t i = 0; i < request.samples; ++i) {
     job.samples.push_back({i + 1 == request.samples ? std::move(*job.context) : job.context->fork(),

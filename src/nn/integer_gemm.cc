@@ -110,18 +110,29 @@ constexpr int64_t within(int64_t index) {
   return index % (Block::size / group);
 }
 
-template <int64_t Columns, class Block>
-HWY_INLINE void read_factors(const Block* row, int64_t first, int64_t count, int64_t column, Factors<Columns>& to) {
+/// Reads those of `count` groups from `first` on of the columns, whose rows `row_of` gives.
+template <int64_t Columns, class Block, class RowOf>
+HWY_INLINE void read_factors(const RowOf& row_of, int64_t first, int64_t count, Factors<Columns>& to) {
   if constexpr (has_minimums<Block>) {
-    const Block& block = block_at(row, first);
-    const GroupScales of(block.scales, block.scale, block.minimum);
-    for (int64_t g = 0; g < count; ++g) {
-      to.scales[g][column] = of.values[g];
-      to.minimums[g][column] = of.values[8 + g];
+    for (int64_t j = 0; j < Columns; ++j) {
+      const Block& block = block_at(row_of(j), first);
+      const GroupScales of(block.scales, block.scale, block.minimum);
+      for (int64_t g = 0; g < count; ++g) {
+        to.scales[g][j] = of.values[g];
+        to.minimums[g][j] = of.values[8 + g];
+      }
     }
   } else {
+    HWY_ALIGN uint16_t halves[groups_at_once][Columns];
+    for (int64_t j = 0; j < Columns; ++j) {
+      const Block* const row = row_of(j);
+      for (int64_t g = 0; g < count; ++g) halves[g][j] = block_at(row, first + g).scale.bits;
+    }
+    const hn::CappedTag<float, static_cast<size_t>(Columns)> f;
     for (int64_t g = 0; g < count; ++g) {
-      to.scales[g][column] = hn::GetLane(half(block_at(row, first + g).scale));
+      for (size_t j = 0; j < Columns; j += hn::MaxLanes(f)) {
+        hn::Store(core::HWY_NAMESPACE::load_float16(f, halves[g] + j), f, to.scales[g] + j);
+      }
     }
   }
 }
@@ -233,10 +244,15 @@ void few_rows(const Product& p, const RoundedRows& a, const Block* b, int64_t ro
   Factors<few_columns> factors;
   for (int64_t first = 0; first < a.blocks(); first += groups_at_once) {
     const int64_t groups = std::min(groups_at_once, a.blocks() - first);
+    read_factors<few_columns, Block>([&](int64_t j) { return rows[j]; }, first, groups, factors);
+    // The next columns lie directly after these in memory. The addresses may lie behind the last one.
+    constexpr auto block_bytes = static_cast<int64_t>(sizeof(Block));
     for (int64_t j = 0; j < few_columns; ++j) {
-      read_factors(rows[j], first, groups, j, factors);
-      const auto* const ahead = reinterpret_cast<const char*>(&block_at(rows[j], first)) + 1024;
-      for (int64_t line = 0; line < 320; line += 64) __builtin_prefetch(ahead + line, 0, 2);
+      const auto ahead = reinterpret_cast<uintptr_t>(&block_at(rows[j], first)) +
+                         static_cast<uintptr_t>(2 * few_columns * p.b.stride * block_bytes);
+      for (int64_t byte = 0; byte < groups * group / Block::size * block_bytes; byte += 64) {
+        __builtin_prefetch(reinterpret_cast<const void*>(ahead + static_cast<uintptr_t>(byte)), 0, 2);
+      }
     }
     for (int64_t g = 0; g < groups; ++g) {
       HWY_ALIGN int8_t memory[few_columns][group];
@@ -254,9 +270,7 @@ void few_rows(const Product& p, const RoundedRows& a, const Block* b, int64_t ro
                                                      factors.minimums[g], sums);
     }
   }
-  for (int r = 0; r < R; ++r) {
-    for (int64_t j = 0; j < count; ++j) store_sum(p, row + r, column + j, sums[r][j]);
-  }
+  for (int r = 0; r < R; ++r) store_sums(p, row + r, column, sums[r], count);
 }
 
 // Many rows: the quants of 16 columns are first arranged as pairs of one column beside those of the next.
@@ -271,11 +285,13 @@ struct Arranged {
 
 template <class Block>
 void arrange(const Product& p, const Block* b, int64_t groups, int64_t column, int64_t count, const Arranged& to) {
+  const auto row_of = [&](int64_t j) { return b + (column + std::min(j, count - 1)) * p.b.stride; };
+  for (int64_t first = 0; first < groups; first += groups_at_once) {
+    read_factors<many_columns, Block>(row_of, first, std::min(groups_at_once, groups - first),
+                                      to.factors[first / groups_at_once]);
+  }
   for (int64_t j = 0; j < many_columns; ++j) {
-    const Block* const row = b + (column + std::min(j, count - 1)) * p.b.stride;
-    for (int64_t first = 0; first < groups; first += groups_at_once) {
-      read_factors(row, first, std::min(groups_at_once, groups - first), j, to.factors[first / groups_at_once]);
-    }
+    const Block* const row = row_of(j);
     for (int64_t g = 0; g < groups; ++g) {
       HWY_ALIGN int8_t memory[group];
       HWY_ALIGN int16_t wide[group];
@@ -304,6 +320,7 @@ HWY_INLINE void multiply_pairs(const int16_t* a, int64_t stride, const int16_t* 
   for (int r = 0; r < R; ++r) {
     for (size_t v = 0; v < vectors; ++v) sum[r][v] = unused;
   }
+  HWY_UNROLL(4)
   for (int64_t i = 0; i < group / 2; ++i) {
     hn::Vec<decltype(d16)> w[vectors];
     HWY_UNROLL(2)
@@ -346,9 +363,7 @@ void many_rows(const Product& p, const RoundedRows& a, const Arranged& b, int64_
     const int64_t at = g % groups_at_once;
     add_group<R, many_columns, Minimums>(a, row, g, integers, factors.scales[at], factors.minimums[at], sums);
   }
-  for (int r = 0; r < R; ++r) {
-    for (int64_t j = 0; j < count; ++j) store_sum(p, row + r, column + j, sums[r][j]);
-  }
+  for (int r = 0; r < R; ++r) store_sums(p, row + r, column, sums[r], count);
 }
 
 /// Calls run(R, row) for groups of four rows, and for the rest.

@@ -195,19 +195,28 @@ void multiply_in_tasks(const Product& product) {
   if (sums > 0) add_partials(partials.data<float>(), sums, p.m * p.n, static_cast<float*>(p.c.data));
 }
 
-void store_sum(const Product& p, int64_t row, int64_t column, float sum) {
-  const Matrix c = p.c.at(row, column);
-  if (p.bias != nullptr) {
-    sum += p.bias_dtype == DType::float32 ? static_cast<const float*>(p.bias)[column]
-                                          : static_cast<float>(static_cast<const bfloat16*>(p.bias)[column]);
+namespace {
+
+template <class Bias, class C>
+void store_as(const float* sums, const Bias* bias, C* c, int64_t count, bool accumulate) {
+  for (int64_t i = 0; i < count; ++i) {
+    float sum = sums[i];
+    if (bias != nullptr) sum += static_cast<float>(bias[i]);
+    c[i] = C(accumulate ? static_cast<float>(c[i]) + sum : sum);
   }
-  if (c.dtype == DType::float32) {
-    float& to = *static_cast<float*>(c.data);
-    to = p.accumulate ? to + sum : sum;
-  } else {
-    bfloat16& to = *static_cast<bfloat16*>(c.data);
-    to = bfloat16(p.accumulate ? static_cast<float>(to) + sum : sum);
-  }
+}
+
+}  // namespace
+
+void store_sums(const Product& p, int64_t row, int64_t column, const float* sums, int64_t count) {
+  const auto store = [&](const auto* bias) {
+    if (bias != nullptr) bias += column;
+    void* const c = p.c.at(row, column).data;
+    p.c.dtype == DType::float32 ? store_as(sums, bias, static_cast<float*>(c), count, p.accumulate)
+                                : store_as(sums, bias, static_cast<bfloat16*>(c), count, p.accumulate);
+  };
+  p.bias_dtype == DType::float32 ? store(static_cast<const float*>(p.bias))
+                                 : store(static_cast<const bfloat16*>(p.bias));
 }
 
 void multiply(const Product& p) {

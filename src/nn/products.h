@@ -110,8 +110,9 @@ class IntegerProducts {
 /// bits. The bits of a number of c depend only on its row of a and of b.
 void integer_gemm(const Product& product);
 
-/// Writes a number of c, which is float32 or bfloat16: with the bias, and added to c if the product accumulates.
-void store_sum(const Product& product, int64_t row, int64_t column, float sum);
+/// Writes `count` numbers of a row of c, which is float32 or bfloat16: with the bias, and added to c if the product
+/// accumulates.
+void store_sums(const Product& product, int64_t row, int64_t column, const float* sums, int64_t count);
 
 /// Whether a product has few rows (8, or 32 if b has another type than a, or any number with IndependentRows) and both
 /// operands inner axis first, as in token-by-token generation. With few rows, reading b takes most of its time.

@@ -98,11 +98,7 @@ void part_of(const Product& p, const Rows<T>& b, int64_t row, int64_t column, in
   float sums[R][together];
   count == together ? dots<R, together>(a, p.a.stride, b.data, b.stride, p.k, b.end, sums)
                     : dots<R, 1>(a, p.a.stride, b.data, b.stride, p.k, b.end, sums);
-  for (int i = 0; i < R; ++i) {
-    for (int64_t n = 0; n < count; ++n) {
-      store_sum(p, row + i, column + n, sums[i][n]);
-    }
-  }
+  for (int i = 0; i < R; ++i) store_sums(p, row + i, column, sums[i], count);
 }
 
 template <class T>

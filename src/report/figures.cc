@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <limits>
 
 #include "core/format.h"
 #include "report/summary.h"
@@ -25,40 +24,6 @@ std::vector<const MethodResults*> drawing_order(const CompareResults& results) {
   std::stable_partition(order.begin(), order.end(),
                         [](const auto* method) { return !style_of(method->name).is_subject; });
   return order;
-}
-
-struct Range {
-  double low = std::numeric_limits<double>::infinity();
-  double high = -std::numeric_limits<double>::infinity();
-
-  void add(double value) {
-    if (!std::isfinite(value)) return;
-    low = std::min(low, value);
-    high = std::max(high, value);
-  }
-  bool empty() const { return low > high; }
-};
-
-Range y_range(const std::vector<Series>& series) {
-  Range range;
-  for (const Series& line : series) {
-    for (const ChartPoint& point : line.points) range.add(point.y);
-  }
-  return range;
-}
-
-/// Widens the range for the bands, on each side by at most the factor that the lines span. The interval of two seeds
-/// can be very wide.
-Range with_bands(const Range& lines, const std::vector<Series>& series) {
-  Range range = lines;
-  const double most = lines.high / lines.low;
-  for (const Series& line : series) {
-    for (const ChartPoint& point : line.points) {
-      range.add(std::max(point.band.low, lines.low / most));
-      range.add(std::min(point.band.high, lines.high * most));
-    }
-  }
-  return range;
 }
 
 bool is_drawn(const EvaluationPoint& point) {
@@ -104,6 +69,31 @@ Interval band_of(const MethodResults& method, const Interval& nll) {
 
 }  // namespace
 
+void Range::add(double value) {
+  if (!std::isfinite(value)) return;
+  low = std::min(low, value);
+  high = std::max(high, value);
+}
+
+Range y_range(const std::vector<Series>& series) {
+  Range range;
+  for (const Series& line : series) {
+    for (const ChartPoint& point : line.points) range.add(point.y);
+  }
+  return range;
+}
+
+Range with_bands(const Range& lines, const std::vector<Series>& series, double most) {
+  Range range = lines;
+  for (const Series& line : series) {
+    for (const ChartPoint& point : line.points) {
+      range.add(std::max(point.band.low, lines.low / most));
+      range.add(std::min(point.band.high, lines.high * most));
+    }
+  }
+  return range;
+}
+
 LineChart perplexity_chart(const CompareResults& results, double width) {
   LineChart chart;
   chart.width = width;
@@ -134,7 +124,7 @@ LineChart perplexity_chart(const CompareResults& results, double width) {
   const double narrow = range.empty() ? 1 : std::max(1.0, std::sqrt(1.15 * range.low / range.high));
   range.add(range.low / narrow);
   range.add(range.high * narrow);
-  range = with_bands(range, chart.series);
+  range = with_bands(range, chart.series, range.high / range.low);
   chart.y = range.empty() ? linear_axis(1, 2) : value_axis(range.low, range.high);
   const int64_t one_length = has_one_training_length(results) ? results.train_length : 0;
   chart.x = length_axis(all_lengths(results), one_length, width - kBesidePlot);

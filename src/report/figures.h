@@ -1,12 +1,28 @@
 // The figures of a comparison.
 #pragma once
 
+#include <limits>
 #include <string>
+#include <vector>
 
 #include "alibi/results.h"
 #include "report/line_chart.h"
 
 namespace alibi::report {
+
+struct Range {
+  double low = std::numeric_limits<double>::infinity();
+  double high = -std::numeric_limits<double>::infinity();
+
+  /// Numbers that are not finite change nothing.
+  void add(double value);
+  bool empty() const { return low > high; }
+};
+/// The range of the points.
+Range y_range(const std::vector<Series>& series);
+/// The range of the points, widened for the bands, on each side by at most the factor `most`. The interval of two seeds
+/// can be very wide.
+Range with_bands(const Range& lines, const std::vector<Series>& series, double most);
 
 /// Perplexity against evaluation length, with the training length marked (figure 1 of the paper).
 LineChart perplexity_chart(const CompareResults& results, double width = LineChart().width);

@@ -78,23 +78,11 @@ std::optional<LineChart> map_chart(const CompareResults& results) {
          .has_not_learned = false});
   }
   leave_gaps(chart, kSmallestDrawn, kLargestDrawn);
-  double low = INFINITY, high = 0;
-  for (const Series& series : chart.series) {
-    low = std::fmin(low, series.points.front().y);
-    high = std::fmax(high, series.points.front().y);
-  }
-  if (!(low <= high)) return {};
+  const Range points = y_range(chart.series);
+  if (points.empty()) return {};
   chart.description = fmt::format("{}: {}.", title_of(*task), reach_text(*task));
-  // The interval of two seeds can be very wide, so a bar is cut at the factor that the points span.
-  const double most = std::max(high / low, 1.15);
-  double bottom = low, top = high;
-  for (const Series& series : chart.series) {
-    const Interval& bar = series.points.front().band;
-    if (!std::isfinite(bar.low)) continue;
-    bottom = std::min(bottom, std::max(bar.low, low / most));
-    top = std::max(top, std::min(bar.high, high * most));
-  }
-  chart.y = value_axis(bottom, top);
+  const Range range = with_bands(points, chart.series, std::max(points.high / points.low, 1.15));
+  chart.y = value_axis(range.low, range.high);
   chart.y_label = fmt::format("Perplexity at {} tokens (lower is better)", core::format_integer(lengths.back()));
   const int64_t trained = has_one_training_length(results) ? results.train_length : 0;
   chart.x = length_axis({distances.begin(), distances.end()}, trained, chart.width - kBesideMap);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
 #include "text/tokenizers/unicode.h"
 
@@ -23,25 +24,15 @@ bool is_unprintable(uint32_t code) {
 }
 
 void append_escaped(std::string& out, std::string_view character) {
-  switch (character[0]) {
-    case '&':
-      out += "&amp;";
+  static constexpr std::pair<char, std::string_view> entities[] = {
+      {'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&quot;"}, {'\'', "&#39;"}};
+  for (const auto& [plain, entity] : entities) {
+    if (character[0] == plain) {
+      out += entity;
       return;
-    case '<':
-      out += "&lt;";
-      return;
-    case '>':
-      out += "&gt;";
-      return;
-    case '"':
-      out += "&quot;";
-      return;
-    case '\'':
-      out += "&#39;";
-      return;
-    default:
-      out += character;
+    }
   }
+  out += character;
 }
 
 /// Calls replace(code) for each character that must not be shown unchanged, or with the byte that is in none, and

@@ -141,13 +141,6 @@ void summarize_answers(MethodResults& method) {
   method.largest_distance = reach.distance;
 }
 
-const EvaluationPoint* point_of(const RunResults& run, int64_t length) {
-  for (const EvaluationPoint& point : run.evaluations) {
-    if (point.length == length && measured(point)) return &point;
-  }
-  return nullptr;
-}
-
 }  // namespace
 
 MethodResults summarize(std::vector<RunResults> runs, const HeldOut& held_out) {
@@ -292,7 +285,7 @@ std::optional<Difference> difference(const HeldOut& held_out, const MethodResult
   for (const RunResults& run : from.runs) {
     for (const RunResults& other : to.runs) {
       if (run.seed != other.seed) continue;
-      const EvaluationPoint *a = point_of(run, from_length), *b = point_of(other, to_length);
+      const EvaluationPoint *a = measured_at(run, from_length), *b = measured_at(other, to_length);
       if (a == nullptr || b == nullptr) continue;
       of_seeds.push_back(b->nll - a->nll);
       const size_t blocks = held_out.block_tokens.size();

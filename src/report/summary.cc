@@ -17,15 +17,15 @@ bool measured(const EvaluationPoint& point) {
   return point.gap.empty() && std::isfinite(point.nll) && std::isfinite(point.perplexity) && point.perplexity > 0;
 }
 
-const EvaluationPoint* evaluation_at(const MethodResults& method, int64_t length) {
-  for (const EvaluationPoint& point : method.evaluations) {
+const EvaluationPoint* evaluation_at(const RunResults& run, int64_t length) {
+  for (const EvaluationPoint& point : run.evaluations) {
     if (point.length == length) return &point;
   }
   return nullptr;
 }
 
-const EvaluationPoint* measured_at(const MethodResults& method, int64_t length) {
-  const EvaluationPoint* point = evaluation_at(method, length);
+const EvaluationPoint* measured_at(const RunResults& run, int64_t length) {
+  const EvaluationPoint* point = evaluation_at(run, length);
   return point != nullptr && measured(*point) ? point : nullptr;
 }
 

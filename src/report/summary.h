@@ -13,9 +13,9 @@ namespace alibi::report {
 bool measured(const EvaluationPoint& point);
 
 /// The evaluation at this length, or null if this length was not evaluated. The result may be a gap.
-const EvaluationPoint* evaluation_at(const MethodResults& method, int64_t length);
+const EvaluationPoint* evaluation_at(const RunResults& run, int64_t length);
 /// The evaluation at this length, or null if it has no result (see measured()).
-const EvaluationPoint* measured_at(const MethodResults& method, int64_t length);
+const EvaluationPoint* measured_at(const RunResults& run, int64_t length);
 /// The longest length that has a result, or 0.
 int64_t longest_measured(const MethodResults& method);
 

@@ -9,12 +9,10 @@
 #include <system_error>
 #include <utility>
 
+#include "core/clock.h"
+
 namespace alibi::serve {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 uint64_t random_bits() {
   thread_local std::random_device device;
@@ -193,12 +191,12 @@ void Completion::on_event(size_t prompt, const EngineEvent& event) {
   const size_t index = prompt * static_cast<size_t>(parameters_.best_of) + static_cast<size_t>(event.sample);
   Choice& choice = choices_[index];
   if (event.drawn) {
-    const auto now = Clock::now();
-    if (!has_first_) metrics_.add_first_token(model_.name(), std::chrono::duration<double>(now - start_).count());
-    if (!has_first_) responder_->note("first_token_seconds", seconds_since(start_));
+    const auto now = core::Clock::now();
+    if (!has_first_) metrics_.add_first_token(model_.name(), core::seconds_between(start_, now));
+    if (!has_first_) responder_->note("first_token_seconds", core::seconds_since(start_));
     has_first_ = true;
     if (choice.last_time) {
-      metrics_.add_between_tokens(model_.name(), std::chrono::duration<double>(now - *choice.last_time).count());
+      metrics_.add_between_tokens(model_.name(), core::seconds_between(*choice.last_time, now));
     }
     choice.last_time = now;
     ++generated_;

@@ -146,7 +146,6 @@ void Api::responses(const HttpRequest& request, const Responding& responder) {
   const std::optional<int64_t> most = fields.integer("max_output_tokens", 0);
   const Json* const metadata = fields.find("metadata");
   if (metadata != nullptr) Fields(*metadata, "metadata");
-  const auto or_null = [](const auto& value) { return value ? OrderedJson(*value) : OrderedJson(); };
   parameters.response = std::make_shared<ResponseJson>(
       OrderedJson{{"instructions", or_null(instructions)},
                   {"max_output_tokens", or_null(most)},

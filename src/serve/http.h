@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -30,6 +31,10 @@ struct Reply {
 
 /// Invalid UTF-8 becomes U+FFFD; NaN and infinities become null.
 std::string to_text(const OrderedJson& json);
+template <class T>
+OrderedJson or_null(const std::optional<T>& value) {
+  return value ? OrderedJson(*value) : OrderedJson();
+}
 inline Reply json_reply(const OrderedJson& json) { return {200, to_text(json)}; }
 
 /// A request that cannot be answered, in the shape of OpenAI's API.

@@ -19,11 +19,6 @@ std::string_view page();
 
 namespace {
 
-template <class T>
-OrderedJson or_null(const std::optional<T>& value) {
-  return value ? OrderedJson(*value) : OrderedJson();
-}
-
 /// Replaces %2F and the like.
 std::string decoded(std::string_view path) {
   std::string text;
@@ -38,6 +33,12 @@ std::string decoded(std::string_view path) {
     }
   }
   return text;
+}
+
+/// A field of the engine's statistics as a number of a metric.
+template <auto field>
+double number_in(const EngineStats& stats) {
+  return static_cast<double>(stats.*field);
 }
 
 OrderedJson model_json(const ServedModel& model) {
@@ -125,34 +126,27 @@ void Api::write_metrics(const HttpRequest&, const Responding& responder) {
     double (*value)(const EngineStats&);
   };
   static constexpr Series series[] = {
-      {"alibi_running", "gauge", "Texts that are read or generated.",
-       [](const EngineStats& s) { return static_cast<double>(s.running); }},
-      {"alibi_waiting", "gauge", "Requests that wait for a slot.",
-       [](const EngineStats& s) { return static_cast<double>(s.waiting); }},
-      {"alibi_engine_requests_total", "counter", "Prompts that were submitted.",
-       [](const EngineStats& s) { return static_cast<double>(s.requests); }},
+      {"alibi_running", "gauge", "Texts that are read or generated.", number_in<&EngineStats::running>},
+      {"alibi_waiting", "gauge", "Requests that wait for a slot.", number_in<&EngineStats::waiting>},
+      {"alibi_engine_requests_total", "counter", "Prompts that were submitted.", number_in<&EngineStats::requests>},
       {"alibi_engine_cancelled_total", "counter", "Prompts whose requests were cancelled.",
-       [](const EngineStats& s) { return static_cast<double>(s.cancelled); }},
-      {"alibi_engine_failed_total", "counter", "Prompts whose requests failed.",
-       [](const EngineStats& s) { return static_cast<double>(s.failed); }},
+       number_in<&EngineStats::cancelled>},
+      {"alibi_engine_failed_total", "counter", "Prompts whose requests failed.", number_in<&EngineStats::failed>},
       {"alibi_engine_steps_total", "counter", "Steps, each of which reads the weights once.",
-       [](const EngineStats& s) { return static_cast<double>(s.steps); }},
-      {"alibi_engine_seconds_total", "counter", "Seconds spent in steps.",
-       [](const EngineStats& s) { return s.seconds; }},
+       number_in<&EngineStats::steps>},
+      {"alibi_engine_seconds_total", "counter", "Seconds spent in steps.", number_in<&EngineStats::seconds>},
       {"alibi_prompt_tokens_total", "counter", "Tokens of prompts that were computed.",
-       [](const EngineStats& s) { return static_cast<double>(s.prompt_tokens); }},
+       number_in<&EngineStats::prompt_tokens>},
       {"alibi_reused_tokens_total", "counter", "Tokens of prompts that an earlier prompt had left.",
-       [](const EngineStats& s) { return static_cast<double>(s.reused_tokens); }},
+       number_in<&EngineStats::reused_tokens>},
       {"alibi_generated_tokens_total", "counter", "Tokens that were generated and read.",
-       [](const EngineStats& s) { return static_cast<double>(s.generated_tokens); }},
-      {"alibi_cache_bytes", "gauge", "Keys and values of all texts.",
-       [](const EngineStats& s) { return static_cast<double>(s.cache_bytes); }},
+       number_in<&EngineStats::generated_tokens>},
+      {"alibi_cache_bytes", "gauge", "Keys and values of all texts.", number_in<&EngineStats::cache_bytes>},
       {"alibi_prefix_bytes", "gauge", "Keys and values that are kept for later prompts.",
-       [](const EngineStats& s) { return static_cast<double>(s.prefix_bytes); }},
-      {"alibi_evicted_keys_total", "counter", "Keys that were evicted.",
-       [](const EngineStats& s) { return static_cast<double>(s.evicted_keys); }},
+       number_in<&EngineStats::prefix_bytes>},
+      {"alibi_evicted_keys_total", "counter", "Keys that were evicted.", number_in<&EngineStats::evicted_keys>},
       {"alibi_evicted_worst_share", "gauge", "Largest share of a row's weight that evicted keys could have had.",
-       [](const EngineStats& s) { return s.worst_share; }},
+       number_in<&EngineStats::worst_share>},
   };
   for (const Series& one : series) {
     write_header(text, one.name, one.type, one.help);

@@ -29,7 +29,7 @@ OrderedJson bytes_of(const std::string& piece) {
 
 void LogprobsJson::add(const EngineToken& token) {
   const std::string piece = pieces_.peek(token.id);
-  const OrderedJson logprob = token.logprob ? OrderedJson(*token.logprob) : OrderedJson();
+  const OrderedJson logprob = or_null(token.logprob);
   if (is_chat_) {
     auto top = OrderedJson::array();
     for (const TokenProbability& other : token.top) {

@@ -1,8 +1,8 @@
 #include <algorithm>
-#include <chrono>
 
 #include "alibi/runtime.h"
 #include "alibi/train.h"
+#include "core/clock.h"
 #include "core/parallel.h"
 #include "core/product_rates.h"
 #include "model/parameters.h"
@@ -69,9 +69,9 @@ double seconds_of_micro_batch(LanguageModelConfig config, int layers, const Trai
   const Tensor ids({blocks, length}, DType::int32);
   double best = 0;
   for (uint64_t run = 0; run < 3 && best < enough; ++run) {
-    const auto start = std::chrono::steady_clock::now();
+    const auto start = core::Clock::now();
     model.accumulate_gradients(ids, ids, 1, {0, run, 0});
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const double seconds = core::seconds_since(start);
     if (run == 1 || (run > 1 && seconds < best)) best = seconds;
   }
   return best;

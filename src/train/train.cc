@@ -1,13 +1,13 @@
 #include "alibi/train.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <utility>
 
 #include "alibi/evaluate.h"
 #include "alibi/runtime.h"
 #include "core/check.h"
+#include "core/clock.h"
 #include "core/files.h"
 #include "evaluate/checks.h"
 #include "evaluate/evaluate_over.h"
@@ -24,15 +24,11 @@
 namespace alibi {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr const char* kSettingsFile = "train.json";
 
 std::string resumable(int64_t step) {
   return fmt::format(". The checkpoint of update {} is intact and can be resumed", step);
 }
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 class Trainer {
  public:
@@ -64,7 +60,7 @@ class Trainer {
   template <class Write>
   void write_or_explain(const Write& write) const;
   TrainResult result(TrainEnd end, int64_t resumed_step) const;
-  double seconds() const { return seconds_before_ + seconds_since(start_); }
+  double seconds() const { return seconds_before_ + core::seconds_since(start_); }
 
   LanguageModel& model_;
   const TrainOptions& options_;
@@ -84,7 +80,7 @@ class Trainer {
   std::optional<training::Checkpoints> checkpoints_;
   std::optional<training::Metrics> metrics_;  // empty if nothing is written, or not yet
   std::vector<TrainStatus> not_written_;      // to be written when metrics_ is created
-  Clock::time_point start_ = Clock::now(), last_checkpoint_ = start_;
+  core::Clock::time_point start_ = core::Clock::now(), last_checkpoint_ = start_;
   double seconds_before_ = 0;
   double recent_seconds_ = 0, recent_tokens_ = 0;  // exponentially weighted sums for the current speed
 };
@@ -186,7 +182,7 @@ void Trainer::write_again_what_is_gone() {
 }
 
 TrainStatus Trainer::update() {
-  const Clock::time_point start = Clock::now();
+  const core::Clock::time_point start = core::Clock::now();
   const auto [sum, norm] = gradients_.compute(order_, state_.step);
   const auto [loss, tokens] = sum;
   // A loss this small without a gradient means that the model gives the same output for every token, because it
@@ -208,7 +204,7 @@ TrainStatus Trainer::update() {
   status.loss = loss;
   state_.loss.push_back(static_cast<float>(loss));
   status.gradient_norm = norm;
-  recent_seconds_ = 0.9 * recent_seconds_ + seconds_since(start);
+  recent_seconds_ = 0.9 * recent_seconds_ + core::seconds_since(start);
   recent_tokens_ = 0.9 * recent_tokens_ + static_cast<double>(tokens);
   status.tokens_per_second = recent_tokens_ / recent_seconds_;
   return status;
@@ -239,7 +235,7 @@ bool Trainer::is_finished() const {
 
 bool Trainer::is_checkpoint_due(const TrainStatus& status) const {
   return state_.finished || status.best || (run_.checkpoint_steps > 0 && state_.step % run_.checkpoint_steps == 0) ||
-         (run_.checkpoint_minutes > 0 && seconds_since(last_checkpoint_) >= 60 * run_.checkpoint_minutes);
+         (run_.checkpoint_minutes > 0 && core::seconds_since(last_checkpoint_) >= 60 * run_.checkpoint_minutes);
 }
 
 Trainer::Decision Trainer::decide(const TrainStatus& status) {
@@ -263,7 +259,7 @@ void Trainer::write_checkpoint() {
   core::write_file(run_.folder / "loss.svg",
                    training::loss_figure(state_, training::blocks_per_update(options_) * options_.train_length));
   checkpoints_->prune(run_.keep, state_.best());
-  last_checkpoint_ = Clock::now();
+  last_checkpoint_ = core::Clock::now();
   if (run_.on_checkpoint) run_.on_checkpoint(state_.step);
 }
 

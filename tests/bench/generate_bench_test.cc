@@ -5,15 +5,14 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "small_config.h"
 #include "testing.h"
 
 namespace alibi::bench {
 namespace {
 
 TEST(GenerateBench, ContextsStandWhereTheyWereAskedTo) {
-  LanguageModelConfig config = preset("tiny");
-  config.transformer.layers = 1;
-  config.transformer.d_model = 32;
+  LanguageModelConfig config = test::small_config(1);
   config.transformer.attention.alibi_bias_max = 2;
   const LanguageModel model(config, 1);
   GenerateBench generate_bench(model, {.seconds = 0.001, .longest = 0.001, .held = 1024, .memory_bytes = 1 << 20});

@@ -5,17 +5,14 @@
 #include <cmath>
 
 #include "bench/train_step.h"
+#include "small_config.h"
 #include "testing.h"
 
 namespace alibi::bench {
 namespace {
 
 LanguageModelConfig narrow_config(int layers, Position position = Position::alibi) {
-  LanguageModelConfig config = preset("tiny");
-  config.transformer.layers = layers;
-  config.transformer.d_model = 32;
-  config.transformer.attention.heads = 4;
-  return with_position(config, position, 64);
+  return with_position(test::small_config(layers), position, 64);
 }
 
 TEST(StepProducts, ReachEveryMatrix) {

@@ -8,17 +8,14 @@
 #include "alibi/error.h"
 #include "bench/train_report.h"
 #include "bench/train_step.h"
+#include "small_config.h"
 #include "testing.h"
 
 namespace alibi::bench {
 namespace {
 
 LanguageModelConfig small_config(Position position = Position::alibi) {
-  LanguageModelConfig config = preset("tiny");
-  config.transformer.layers = 2;
-  config.transformer.d_model = 32;
-  config.transformer.attention.heads = 4;
-  return with_position(config, position, 64);
+  return with_position(test::small_config(), position, 64);
 }
 
 const TrainBenchSettings quick_training = {.batch_tokens = 256, .micro_batch_tokens = 192, .seconds = 0};

@@ -7,16 +7,14 @@
 #include <vector>
 
 #include "alibi/language_model.h"
+#include "small_config.h"
 #include "testing.h"
 
 namespace alibi::evaluation {
 namespace {
 
 LanguageModelConfig embedding_config(bool causal) {
-  LanguageModelConfig config = with_position(preset("tiny"), Position::alibi, 16);
-  config.transformer.layers = 1;
-  config.transformer.d_model = 24;
-  config.transformer.attention.heads = 3;
+  LanguageModelConfig config = with_position(test::small_config(1, 24, 3), Position::alibi, 16);
   config.transformer.attention.causal = causal;
   return with_vocab_size(config, 257);
 }

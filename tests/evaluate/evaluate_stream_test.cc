@@ -6,17 +6,14 @@
 #include "alibi/error.h"
 #include "alibi/evaluate.h"
 #include "positions.h"
+#include "small_config.h"
 #include "testing.h"
 
 namespace alibi::evaluation {
 namespace {
 
 LanguageModel streaming_model(Position position, int64_t positions = 5000) {
-  LanguageModelConfig config = preset("tiny");
-  config.transformer.layers = 2;
-  config.transformer.d_model = 32;
-  config.transformer.attention.heads = 4;
-  return LanguageModel(with_position(config, position, positions), 1);
+  return LanguageModel(with_position(test::small_config(), position, positions), 1);
 }
 
 class Streaming : public testing::TestWithParam<Position> {};

@@ -5,17 +5,14 @@
 #include <numeric>
 
 #include "alibi/error.h"
+#include "small_config.h"
 #include "testing.h"
 
 namespace alibi::evaluation {
 namespace {
 
 LanguageModel small_model(Position position = Position::alibi, int64_t length = 64) {
-  LanguageModelConfig config = preset("tiny");
-  config.transformer.layers = 2;
-  config.transformer.d_model = 32;
-  config.transformer.attention.heads = 4;
-  return LanguageModel(with_position(config, position, length), 1);
+  return LanguageModel(with_position(test::small_config(), position, length), 1);
 }
 
 std::vector<int32_t> stream(int64_t count) { return test::random_ids({count}, 3, 256).to_ints(); }

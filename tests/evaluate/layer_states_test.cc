@@ -5,16 +5,14 @@
 #include <map>
 #include <numeric>
 
+#include "small_config.h"
 #include "testing.h"
 
 namespace alibi::evaluation {
 namespace {
 
 LanguageModel model_of(int layers, Residual residual) {
-  LanguageModelConfig config = preset("tiny");
-  config.transformer.layers = layers;
-  config.transformer.d_model = 32;
-  config.transformer.attention.heads = 4;
+  LanguageModelConfig config = test::small_config(layers);
   config.transformer.block.residual = residual;
   return LanguageModel(config, 3, std::make_shared<ByteTokenizer>());
 }

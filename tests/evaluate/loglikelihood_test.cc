@@ -10,17 +10,14 @@
 
 #include "alibi/error.h"
 #include "core/random.h"
+#include "small_config.h"
 #include "testing.h"
 
 namespace alibi::evaluation {
 namespace {
 
 LanguageModel model_of(Position position = Position::alibi) {
-  LanguageModelConfig config = preset("tiny");
-  config.transformer.layers = 2;
-  config.transformer.d_model = 32;
-  config.transformer.attention.heads = 4;
-  return LanguageModel(with_position(config, position, 64), 1);
+  return LanguageModel(with_position(test::small_config(), position, 64), 1);
 }
 
 std::vector<int32_t> random_tokens(int64_t count, uint64_t seed) {

@@ -8,17 +8,14 @@
 
 #include "alibi/error.h"
 #include "alibi/evaluate.h"
+#include "small_config.h"
 #include "testing.h"
 
 namespace alibi::evaluation {
 namespace {
 
 LanguageModel scoring_model(Position position = Position::alibi) {
-  LanguageModelConfig config = preset("tiny");
-  config.transformer.layers = 2;
-  config.transformer.d_model = 32;
-  config.transformer.attention.heads = 4;
-  return LanguageModel(with_position(config, position, 64), 1);
+  return LanguageModel(with_position(test::small_config(), position, 64), 1);
 }
 
 std::vector<float> in_parts(const LanguageModel& model, std::span<const int32_t> tokens, int64_t length, size_t part) {

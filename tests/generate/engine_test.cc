@@ -20,6 +20,7 @@
 #include "core/memory.h"
 #include "core/random.h"
 #include "limited_allocations.h"
+#include "small_config.h"
 #include "testing.h"
 
 namespace alibi {
@@ -29,10 +30,7 @@ using test::random_ids;
 using test::RuntimeGuard;
 
 LanguageModel small_model(Position position = Position::alibi, DType weights = DType::float32) {
-  LanguageModelConfig config = preset("tiny");
-  config.transformer.layers = 2;
-  config.transformer.d_model = 32;
-  config.transformer.attention.heads = 4;
+  LanguageModelConfig config = test::small_config();
   LanguageModel model(with_position(config, position, 512), 1);
   if (weights != DType::float32) model.convert_weights(weights);
   return model;

@@ -11,6 +11,7 @@
 #include "alibi/language_model.h"
 #include "generate/generated_text.h"
 #include "generate/sampling.h"
+#include "small_config.h"
 #include "testing.h"
 #include "text/word_tokenizer.h"
 
@@ -18,11 +19,7 @@ namespace alibi::generation {
 namespace {
 
 LanguageModel small_model(Position position = Position::alibi) {
-  LanguageModelConfig config = preset("tiny");
-  config.transformer.layers = 2;
-  config.transformer.d_model = 32;
-  config.transformer.attention.heads = 4;
-  return LanguageModel(with_position(config, position, 16), 1);
+  return LanguageModel(with_position(test::small_config(), position, 16), 1);
 }
 
 TEST(Sampling, FollowsTheSoftmaxAtItsTemperature) {

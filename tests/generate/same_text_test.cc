@@ -15,6 +15,7 @@
 #include "alibi/tokenizer.h"
 #include "core/random.h"
 #include "generate/generation_loop.h"
+#include "small_config.h"
 #include "testing.h"
 
 namespace alibi::generation {
@@ -22,10 +23,7 @@ namespace {
 
 /// A vocabulary with ids past the tokenizer, as models have whose vocabulary is padded.
 LanguageModelConfig padded_config() {
-  LanguageModelConfig config = with_position(preset("tiny"), Position::alibi, 64);
-  config.transformer.layers = 1;
-  config.transformer.d_model = 16;
-  config.transformer.attention.heads = 2;
+  LanguageModelConfig config = with_position(test::small_config(1, 16, 2), Position::alibi, 64);
   config.vocab_size = 300;
   return config;
 }

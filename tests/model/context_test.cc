@@ -11,6 +11,7 @@
 #include "alibi/error.h"
 #include "alibi/language_model.h"
 #include "positions.h"
+#include "small_config.h"
 #include "testing.h"
 
 namespace alibi::model {
@@ -19,10 +20,7 @@ namespace {
 constexpr int64_t long_text = 4500;  // more than two of the pieces that a call reads at a time
 
 LanguageModel reader(Position position, int64_t train_length = long_text) {
-  LanguageModelConfig config = preset("tiny");
-  config.transformer.layers = 2;
-  config.transformer.d_model = 32;
-  config.transformer.attention.heads = 4;
+  LanguageModelConfig config = test::small_config();
   config.transformer.attention.kv_heads = 2;
   return LanguageModel(with_position(config, position, train_length), 3);
 }

@@ -9,6 +9,7 @@
 #include "alibi/evaluate_stream.h"
 #include "alibi/generate.h"
 #include "alibi/language_model.h"
+#include "small_config.h"
 #include "temporary_folder.h"
 #include "testing.h"
 
@@ -18,9 +19,7 @@ namespace {
 constexpr int64_t kTrained = 16;
 
 LanguageModelConfig interpolated_config(SlopeTraining training = SlopeTraining::fixed) {
-  LanguageModelConfig config = with_position(preset("tiny"), Position::alibi, kTrained);
-  config.transformer.layers = 2;
-  config.transformer.d_model = 32;
+  LanguageModelConfig config = with_position(test::small_config(), Position::alibi, kTrained);
   config.transformer.attention.slope_training = training;
   return config;
 }

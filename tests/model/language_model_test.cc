@@ -9,6 +9,7 @@
 #include "alibi/runtime.h"
 #include "core/files.h"
 #include "positions.h"
+#include "small_config.h"
 #include "temporary_folder.h"
 #include "testing.h"
 
@@ -20,11 +21,7 @@ using test::random_ids;
 using test::TemporaryFolder;
 
 LanguageModelConfig language_model_config(Position position = Position::alibi) {
-  LanguageModelConfig config = preset("tiny");
-  config.transformer.layers = 2;
-  config.transformer.d_model = 32;
-  config.transformer.attention.heads = 4;
-  return with_position(config, position, 16);
+  return with_position(test::small_config(), position, 16);
 }
 
 TEST(LanguageModel, LossIsMinusTheLogOfTheSoftmaxOfTheLogits) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "alibi/embed.h"
+#include "small_config.h"
 #include "testing.h"
 
 namespace alibi::model {
@@ -15,11 +16,8 @@ namespace {
 using Change = std::function<void(TransformerConfig&)>;
 
 LanguageModel small_model(const Change& change, uint64_t seed = 3) {
-  LanguageModelConfig config = with_position(preset("tiny"), Position::alibi, 16);
+  LanguageModelConfig config = with_position(test::small_config(3), Position::alibi, 16);
   TransformerConfig& t = config.transformer;
-  t.layers = 3;
-  t.d_model = 32;
-  t.attention.heads = 4;
   t.attention.causal = false;
   t.attention.alibi_bias_max = 5;  // slopes from 0.42 to 0.03: far keys are out of reach
   t.block.expansion = 2;

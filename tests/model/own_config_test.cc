@@ -10,6 +10,7 @@
 #include "formats/json.h"
 #include "model/families/own_as_family.h"
 #include "model/own_folder.h"
+#include "small_config.h"
 #include "temporary_folder.h"
 #include "testing.h"
 
@@ -117,10 +118,7 @@ Read saved(const LanguageModelConfig& config) {
 }
 
 LanguageModelConfig config_of_two_layers() {
-  LanguageModelConfig config = preset("tiny");
-  config.transformer.layers = 2;
-  config.transformer.d_model = 24;
-  config.transformer.attention.heads = 6;
+  LanguageModelConfig config = test::small_config(2, 24, 6);
   config.train_length = 77;
   return config;
 }

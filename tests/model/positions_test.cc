@@ -14,6 +14,7 @@
 #include "alibi/language_model.h"
 #include "model/small_transformer.h"
 #include "model/transformer_state.h"
+#include "small_config.h"
 #include "testing.h"
 
 namespace alibi::model {
@@ -125,9 +126,7 @@ TEST(PositionMethods, TheListSaysWhichBiasesSkipFarKeys) {
 }
 
 TEST(PositionMethods, KeysOfARotatedModelCanBeEvicted) {
-  LanguageModelConfig config = preset("tiny");
-  config.transformer.layers = 2;
-  config.transformer.d_model = 32;
+  LanguageModelConfig config = test::small_config();
   config.transformer.attention.alibi_bias_max = 2;
   const LanguageModel model(with_position(config, Position::rotary + Position::alibi, 64), 3);
   const Tensor ids = test::random_ids({1, 1500}, 1, 257), targets = test::random_ids({1, 1500}, 2, 257);

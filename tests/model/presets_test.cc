@@ -3,6 +3,7 @@
 #include "alibi/error.h"
 #include "alibi/train.h"
 #include "positions.h"
+#include "small_config.h"
 #include "testing.h"
 
 namespace alibi::model {
@@ -44,10 +45,7 @@ TEST(Presets, ParametersAreCountedWithoutMakingThem) {
     EXPECT_EQ(config.parameter_count(), LanguageModel(config).parameter_count());
   };
   for (const bool adaptive : {false, true}) {
-    LanguageModelConfig base = with_vocab_size(preset("tiny"), 300);
-    base.transformer.layers = 2;
-    base.transformer.d_model = 48;
-    base.transformer.attention.heads = 6;
+    LanguageModelConfig base = with_vocab_size(test::small_config(2, 48, 6), 300);
     if (adaptive) base.adaptive = AdaptiveConfig{{20, 100}, 4, 0};
     for (const Position& position : test::position_cases()) {
       expect_counted(with_position(base, position, 37));

@@ -12,6 +12,7 @@
 #include "alibi/generate.h"
 #include "alibi/language_model.h"
 #include "positions.h"
+#include "small_config.h"
 #include "temporary_folder.h"
 #include "testing.h"
 
@@ -21,11 +22,8 @@ namespace {
 constexpr int windowed_layers = 2;
 
 LanguageModel windowed(Position position, int64_t window, int layers = windowed_layers, bool causal = true) {
-  LanguageModelConfig config = preset("tiny");
+  LanguageModelConfig config = test::small_config(layers);
   TransformerConfig& t = config.transformer;
-  t.layers = layers;
-  t.d_model = 32;
-  t.attention.heads = 4;
   t.attention.kv_heads = 2;
   t.block.dropout = 0;
   t.attention.sliding_window = window;

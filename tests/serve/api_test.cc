@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "serve/fields.h"
+#include "small_config.h"
 #include "testing.h"
 
 namespace alibi::serve {
@@ -141,10 +142,7 @@ class Kept : public Responder {
 };
 
 std::unique_ptr<Api> small_api(const ApiOptions& options = {}) {
-  LanguageModelConfig config = preset("tiny");
-  config.transformer.layers = 1;
-  config.transformer.d_model = 16;
-  config.transformer.attention.heads = 2;
+  LanguageModelConfig config = test::small_config(1, 16, 2);
   Api::Models models;
   models.push_back(std::make_unique<ServedModel>("m", LanguageModel(config, 1), ServedModelOptions()));
   return std::make_unique<Api>(std::move(models), options);

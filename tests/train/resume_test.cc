@@ -90,6 +90,16 @@ class Resume : public ::testing::Test {
     ASSERT_EQ(newest_checkpoint(folder / "model")->step, 3);
   }
 
+  /// With a held-out text of another kind: the better the model knows its own text, the worse it does on that.
+  TrainOptions run_that_stops_early() {
+    for (size_t i = 0; i < valid.size(); ++i) valid[i] = static_cast<int32_t>("zyx wvu tsr qpo "[i % 16]);
+    TrainOptions options = varied_run(Optimizer::adamw);
+    options.train_tokens = 60 * 256;
+    options.eval_steps = 2;
+    options.patience = 3;
+    return options;
+  }
+
   /// Changes training.json of a checkpoint as its writer might have, with the right checksum.
   void edit_state(int64_t step, const std::function<void(formats::Json&)>& edit) {
     const fs::path path = checkpoint(step) / "training.json";
@@ -464,11 +474,7 @@ TEST_F(Resume, NumbersOfTheOptimizerThatAreNoneAreNamed) {
 }
 
 TEST_F(Resume, ADamagedCheckpointOfTheBestWeightsIsNotTaken) {
-  for (size_t i = 0; i < valid.size(); ++i) valid[i] = static_cast<int32_t>("zyx wvu tsr qpo "[i % 16]);
-  TrainOptions options = varied_run(Optimizer::adamw);
-  options.train_tokens = 60 * 256;
-  options.eval_steps = 2;
-  options.patience = 3;
+  const TrainOptions options = run_that_stops_early();
   LanguageModel model = small_model();
   const int64_t best = go(model, options).best->step;
   const fs::path path = checkpoint(best) / "model.safetensors";
@@ -487,12 +493,7 @@ TEST_F(Resume, OneProcessAtATime) {
 }
 
 TEST_F(Resume, StopsEarlyWithTheBestWeightsAlsoAfterAResume) {
-  // A held-out text of another kind: the better the model knows its own text, the worse it does here.
-  for (size_t i = 0; i < valid.size(); ++i) valid[i] = static_cast<int32_t>("zyx wvu tsr qpo "[i % 16]);
-  TrainOptions options = varied_run(Optimizer::adamw);
-  options.train_tokens = 60 * 256;
-  options.eval_steps = 2;
-  options.patience = 3;
+  const TrainOptions options = run_that_stops_early();
   LanguageModel model = small_model();
   const TrainResult result = go(model, options);
   ASSERT_EQ(result.end, TrainEnd::no_gain);

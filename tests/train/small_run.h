@@ -7,17 +7,10 @@
 #include <vector>
 
 #include "alibi/train.h"
+#include "small_config.h"
 #include "train/option_list.h"
 
 namespace alibi::test {
-
-inline LanguageModelConfig small_config(int layers = 2, int d_model = 32, int heads = 4) {
-  LanguageModelConfig config = preset("tiny");
-  config.transformer.layers = layers;
-  config.transformer.d_model = d_model;
-  config.transformer.attention.heads = heads;
-  return config;
-}
 
 inline LanguageModel small_model(Position position = Position::alibi, float dropout = 0,
                                  SlopeTraining slope_training = SlopeTraining::fixed) {

@@ -63,7 +63,7 @@ nb::object text_of(std::string_view bytes) {
 Tensor ids_of(nb::handle array, const char* operation) {
   const Array ids(array, operation, "ids");
   if (ids.tensor.dtype() != DType::int32) {
-    throw UsageError("[" + std::string(operation) + "] ids are " + name_of(ids.tensor.dtype()) + ", expected int32");
+    refuse(operation, "ids", std::string("are ") + name_of(ids.tensor.dtype()) + ", expected int32");
   }
   return ids.tensor.clone();
 }

@@ -6,17 +6,8 @@
 namespace alibi::python {
 
 inline const char* name_of_end(GenerationEnd end) {
-  switch (end) {
-    case GenerationEnd::tokens:
-      return "tokens";
-    case GenerationEnd::end_of_text:
-      return "end_of_text";
-    case GenerationEnd::stop:
-      return "stop";
-    case GenerationEnd::callback:
-      return "callback";
-  }
-  return "";
+  constexpr const char* names[] = {"tokens", "end_of_text", "stop", "callback"};
+  return names[static_cast<size_t>(end)];
 }
 
 }  // namespace alibi::python

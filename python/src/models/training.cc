@@ -38,15 +38,8 @@ nb::dict status_of(const TrainStatus& status) {
 }
 
 const char* name_of_end(TrainEnd end) {
-  switch (end) {
-    case TrainEnd::all_tokens:
-      return "all_tokens";
-    case TrainEnd::no_gain:
-      return "no_gain";
-    case TrainEnd::asked:
-      return "asked";
-  }
-  return "";
+  constexpr const char* names[] = {"all_tokens", "no_gain", "asked"};
+  return names[static_cast<size_t>(end)];
 }
 
 nb::object train_model(const std::vector<std::string>& texts, const std::vector<std::string>& valid,

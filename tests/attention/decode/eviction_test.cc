@@ -16,6 +16,7 @@
 #include "alibi/kv_cache.h"
 #include "alibi/language_model.h"
 #include "model/context_state.h"
+#include "small_config.h"
 #include "testing.h"
 
 namespace alibi::kernels {
@@ -26,10 +27,7 @@ constexpr int64_t token_bytes = 2 * 2 * 2 * 16 * 4;  // keys and values of 2 lay
 
 /// Four heads that share two of keys and values. A small bias_max makes all of them steep.
 LanguageModel steep_reader(double bias_max, Position position = Position::alibi) {
-  LanguageModelConfig config = preset("tiny");
-  config.transformer.layers = 2;
-  config.transformer.d_model = 32;
-  config.transformer.attention.heads = 4;
+  LanguageModelConfig config = test::small_config();
   config.transformer.attention.kv_heads = 2;
   config.transformer.attention.alibi_bias_max = bias_max;
   return LanguageModel(with_position(config, position, 4096), 3);

@@ -14,6 +14,7 @@
 #include "alibi/language_model.h"
 #include "attention/decode/evicted_keys.h"
 #include "core/random.h"
+#include "small_config.h"
 #include "testing.h"
 
 namespace alibi::test {
@@ -411,10 +412,7 @@ constexpr int64_t bytes_of_token = 2 * (2 * key_bytes + 4 * 20);  // two layers 
 
 /// Two layers of four heads with two of keys and values. The gates depend on the tokens.
 LanguageModel gated_reader(const std::function<void(TransformerConfig&)>& change = {}) {
-  LanguageModelConfig config = preset("tiny");
-  config.transformer.layers = 2;
-  config.transformer.d_model = 32;
-  config.transformer.attention.heads = 4;
+  LanguageModelConfig config = test::small_config();
   config.transformer.attention.kv_heads = 2;
   config.transformer.attention.alibi_bias_max = 4;
   config = with_position(config, position_from("gates"), 4096);

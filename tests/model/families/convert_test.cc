@@ -16,6 +16,7 @@
 #include "formats/gguf.h"
 #include "formats/gguf_writer.h"
 #include "formats/json.h"
+#include "small_config.h"
 #include "temporary_folder.h"
 #include "testing.h"
 
@@ -26,9 +27,7 @@ using test::expect_error;
 using test::TemporaryFolder;
 
 LanguageModelConfig convertible() {
-  LanguageModelConfig config = preset("tiny");
-  config.transformer.layers = 2;
-  config.transformer.d_model = 64;
+  LanguageModelConfig config = test::small_config(2, 64);
   config.train_length = 99;
   return config;  // 257 words: those of the byte tokenizer
 }

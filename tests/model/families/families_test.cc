@@ -167,11 +167,7 @@ INSTANTIATE_TEST_SUITE_P(All, FamilyFolder,
                                          "mpt-untied", "bloom", "bloom-residual", "falcon-rw", "falcon-rw-old",
                                          "baichuan", "baichuan2", "btlm", "btlm-scaled", "btlm-dynamic", "jais",
                                          "refact", "replit", "replit-renamed"),
-                         [](const auto& tested) {
-                           std::string name = tested.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+                         test::underscored);
 
 /// The inputs of a padded batch, or one input.
 std::vector<EncoderInput> inputs_of(const Expected& expected, const std::string& name) {
@@ -268,11 +264,7 @@ TEST_P(EncoderFolder, BrokenVariantsAreRefusedByName) {
 INSTANTIATE_TEST_SUITE_P(All, EncoderFolder,
                          testing::Values("jina-en", "jina-code", "jina-original", "jina-reranker", "mosaic-bert",
                                          "dnabert2"),
-                         [](const auto& tested) {
-                           std::string name = tested.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+                         test::underscored);
 
 class GgufFile : public testing::TestWithParam<const char*> {};
 
@@ -346,11 +338,7 @@ TEST_P(GgufFile, BrokenVariantsAreRefusedOrLoaded) {
 INSTANTIATE_TEST_SUITE_P(All, GgufFile,
                          testing::Values("mpt-f32", "mpt-f16", "mpt-bf16", "mpt-q8_0", "mpt-q4_k_q6_k", "bloom-f16",
                                          "refact-q8_0", "jina-bert-v2-f16"),
-                         [](const auto& tested) {
-                           std::string name = tested.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+                         test::underscored);
 
 }  // namespace
 }  // namespace alibi::model

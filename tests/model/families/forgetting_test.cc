@@ -12,6 +12,7 @@
 #include "model/families/convert.h"
 #include "model/families/model_files.h"
 #include "shared_data.h"
+#include "small_config.h"
 #include "temporary_folder.h"
 #include "testing.h"
 
@@ -21,10 +22,8 @@ namespace {
 using test::expect_error;
 
 LanguageModelConfig forgetting() {
-  LanguageModelConfig config = preset("tiny");
+  LanguageModelConfig config = test::small_config();
   TransformerConfig& t = config.transformer;
-  t.layers = 2;
-  t.d_model = 32;
   t.position = position_from("gates");
   t.attention.kv_heads = 2;
   t.block.norm = Norm::rms_norm;

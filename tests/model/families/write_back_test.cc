@@ -1,7 +1,6 @@
 // Models of other programs that are written back as their families have them.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <string>
@@ -100,11 +99,7 @@ INSTANTIATE_TEST_SUITE_P(All, WrittenBack,
                                          "mpt-untied", "bloom", "bloom-residual", "falcon-rw", "falcon-rw-old",
                                          "baichuan", "baichuan2", "btlm", "btlm-scaled", "btlm-dynamic", "jais",
                                          "refact", "replit", "replit-renamed"),
-                         [](const auto& tested) {
-                           std::string name = tested.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+                         test::underscored);
 
 /// A copy with a head of its own, and what its configuration says of that.
 void write_with_head(const fs::path& from, const test::TemporaryFolder& to, const std::string& embedding, bool tied) {

@@ -6,15 +6,14 @@
 #include <vector>
 
 #include "alibi/language_model.h"
+#include "small_config.h"
 #include "testing.h"
 
 namespace alibi::model {
 namespace {
 
 LanguageModel small(const char* position, const std::vector<std::pair<const char*, double>>& numbers = {}) {
-  LanguageModelConfig config = preset("tiny");
-  config.transformer.layers = 2;
-  config.transformer.d_model = 32;
+  LanguageModelConfig config = test::small_config();
   for (const auto& [name, value] : numbers) config.transformer.attention.position_numbers[name] = value;
   return LanguageModel(with_position(config, position_from(position), 16), 1);
 }

@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "serve/network/log_writer.h"
+#include "small_config.h"
 #include "testing.h"
 
 namespace alibi::serve::network {
@@ -111,10 +112,7 @@ class RunningServer {
 
  private:
   static Api::Models models(int vocab_size) {
-    LanguageModelConfig config = with_vocab_size(preset("tiny"), vocab_size);
-    config.transformer.layers = 1;
-    config.transformer.d_model = 16;
-    config.transformer.attention.heads = 2;
+    const LanguageModelConfig config = with_vocab_size(test::small_config(1, 16, 2), vocab_size);
     ServedModelOptions options;
     options.chat_template = "plain";
     options.engine.max_tokens = 500;
