@@ -174,7 +174,7 @@ void expect_same_bits_at_any_thread_count(const Run& run) {
 }
 
 /// Names a test after its parameter, with '_' for '-', which names of tests cannot have.
-inline std::string underscored(const testing::TestParamInfo<const char*>& tested) {
+inline std::string underscored(const ::testing::TestParamInfo<const char*>& tested) {
   std::string name = tested.param;
   std::replace(name.begin(), name.end(), '-', '_');
   return name;

@@ -45,6 +45,10 @@ def test_a_folder_is_loaded_with_the_same_numbers(trained, tmp_path):
     assert model.config == trained.model.config and model.config["position"] == "alibi"
     assert model.slopes == [[2.0**-4, 2.0**-8]] and "alibi, layers=1, d_model=32" in repr(model)
     assert model.decode(ids) == "line 12 of a text" and ids.dtype == np.int32
+    q8_0 = alibi.LanguageModel.load(tmp_path / "model", weights="q8_0")
+    integers = alibi.LanguageModel.load(tmp_path / "model", weights="q8_0", quantize_activations=True)
+    changed = np.abs(integers.hidden(ids) - q8_0.hidden(ids)).max()
+    assert 0 < changed < 0.1 * np.abs(q8_0.hidden(ids)).max()
     with pytest.raises(alibi.Error, match="no such folder"):
         alibi.LanguageModel.load(tmp_path / "nothing")
 

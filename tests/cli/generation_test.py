@@ -184,6 +184,13 @@ class Streaming(CliTest):
             self.assertAlmostEqual(rounded["perplexity_cost"], rounded["perplexity"] / plain["perplexity"] - 1, delta=1e-6)
             self.assertTrue(0 < abs(rounded["perplexity_cost"]) < 0.02)
         self.assertLess(results["stream"]["cache_bytes"], unrounded["stream"]["cache_bytes"] / 2)
+        integers = self.folder / "integers.json"
+        self.succeeds("eval", self.model, self.valid, "--lengths", "32", "--weights", "q8_0", "--quantize-activations",
+                      "--check-float32", "--json", integers)
+        quantized = json.loads(integers.read_text())["eval"][0]
+        self.assertNotEqual(quantized["perplexity"], results["eval"][0]["perplexity"])
+        self.assertTrue(0 < abs(quantized["perplexity_cost"]) < 0.02)
+        self.assertEqual(quantized["float32_perplexity"], results["eval"][0]["float32_perplexity"])
         self.fails(2, "apply to --one-pass only", "eval", self.model, self.valid, "--cache-type", "q8_0")
         self.fails(2, "expected f32, bf16 or q8_0", "generate", self.model, "--cache-type", "q4")
 
