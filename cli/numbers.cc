@@ -11,8 +11,6 @@
 
 namespace alibi::cli {
 
-using core::parse_number;
-
 std::string read_count(std::string_view word, const formats::OptionRange& range, int64_t& value) {
   std::string_view digits = word;
   int64_t unit = 1, found = 0;
@@ -21,7 +19,7 @@ std::string read_count(std::string_view word, const formats::OptionRange& range,
     digits.remove_suffix(1);
   }
   const bool is_number = !digits.empty() && digits.find_first_not_of("0123456789") == std::string_view::npos;
-  const bool fits = parse_number(digits, found) && found <= INT64_MAX / unit;
+  const bool fits = core::parse_number(digits, found) && found <= INT64_MAX / unit;
   if (is_number && !fits && !range.most) {
     return fmt::format("found '{}', expected a whole number of at most {}", word, INT64_MAX);
   }
@@ -35,7 +33,7 @@ std::string read_count(std::string_view word, const formats::OptionRange& range,
 
 std::string read_number(std::string_view word, const formats::OptionRange& range, double& value) {
   double found = 0;
-  if (!parse_number(word, found) || !formats::is_in(range, found)) {
+  if (!core::parse_number(word, found) || !formats::is_in(range, found)) {
     return fmt::format("found '{}', expected a number, {}", word, formats::text_of(range));
   }
   value = found;
@@ -51,7 +49,7 @@ std::string read_bytes(std::string_view word, int64_t& value, int64_t least) {
     digits.remove_suffix(name.size());
     unit = int64_t{1} << power;
   }
-  if (!parse_number(digits, found) || found < least || found > INT64_MAX / unit) {
+  if (!core::parse_number(digits, found) || found < least || found > INT64_MAX / unit) {
     return fmt::format("found '{}', expected a number of bytes such as 1048576, 512KiB, 256MiB or 2GiB", word);
   }
   value = found * unit;
@@ -65,7 +63,8 @@ std::string read_link(std::string_view word, double& bytes_per_second, double& d
     for (const auto& [name, unit] : units) {
       double number = 0;
       if (!text.ends_with(name)) continue;
-      if (!parse_number(text.substr(0, text.size() - name.size()), number) || !std::isfinite(number)) return false;
+      if (!core::parse_number(text.substr(0, text.size() - name.size()), number) || !std::isfinite(number))
+        return false;
       value = number * unit;
       return value >= 0;
     }
@@ -85,8 +84,9 @@ std::string read_link(std::string_view word, double& bytes_per_second, double& d
 }
 
 std::string read_seed(std::string_view word, uint64_t& value) {
-  return parse_number(word, value) ? ""
-                                   : fmt::format("found '{}', expected a whole number from 0 to {}", word, UINT64_MAX);
+  return core::parse_number(word, value)
+             ? ""
+             : fmt::format("found '{}', expected a whole number from 0 to {}", word, UINT64_MAX);
 }
 
 }  // namespace alibi::cli
