@@ -130,9 +130,7 @@ void for_each_row(const Shape& shape, const Shape& a, const Shape& b, const Row&
 }
 
 template <class T>
-constexpr DType dtype_of;
-template <>
-constexpr DType dtype_of<float> = DType::float32;
+constexpr DType dtype_of = DType::float32;
 template <>
 constexpr DType dtype_of<bfloat16> = DType::bfloat16;
 template <>

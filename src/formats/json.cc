@@ -139,7 +139,7 @@ bool is_int64(const Json& value) {
 }
 
 template <class T>
-constexpr const char* kind;
+constexpr const char* kind = nullptr;
 template <>
 constexpr const char* kind<bool> = "true or false";
 template <>
