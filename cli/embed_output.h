@@ -21,8 +21,6 @@ class EmbedRows {
   EmbedRows(const std::filesystem::path& out, const std::string& identity, int64_t width);
   /// Removes a file without rows.
   ~EmbedRows();
-  EmbedRows(const EmbedRows&) = delete;
-  EmbedRows& operator=(const EmbedRows&) = delete;
 
   static std::filesystem::path path_of(const std::filesystem::path& out) { return out.string() + ".part"; }
 

@@ -2,25 +2,14 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <cmath>
 #include <initializer_list>
-#include <system_error>
 #include <utility>
 
+#include "core/format.h"
 #include "train/described.h"
 
 namespace alibi::cli {
-namespace {
-
-/// Parses the whole text.
-template <class T>
-bool parse(std::string_view text, T& value) {
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return problem == std::errc() && end == text.data() + text.size();
-}
-
-}  // namespace
 
 std::string read_count(std::string_view word, const formats::OptionRange& range, int64_t& value) {
   std::string_view digits = word;
@@ -30,7 +19,7 @@ std::string read_count(std::string_view word, const formats::OptionRange& range,
     digits.remove_suffix(1);
   }
   const bool is_number = !digits.empty() && digits.find_first_not_of("0123456789") == std::string_view::npos;
-  const bool fits = parse(digits, found) && found <= INT64_MAX / unit;
+  const bool fits = core::parse_number(digits, found) && found <= INT64_MAX / unit;
   if (is_number && !fits && !range.most) {
     return fmt::format("found '{}', expected a whole number of at most {}", word, INT64_MAX);
   }
@@ -44,7 +33,7 @@ std::string read_count(std::string_view word, const formats::OptionRange& range,
 
 std::string read_number(std::string_view word, const formats::OptionRange& range, double& value) {
   double found = 0;
-  if (!parse(word, found) || !formats::is_in(range, found)) {
+  if (!core::parse_number(word, found) || !formats::is_in(range, found)) {
     return fmt::format("found '{}', expected a number, {}", word, formats::text_of(range));
   }
   value = found;
@@ -60,7 +49,7 @@ std::string read_bytes(std::string_view word, int64_t& value, int64_t least) {
     digits.remove_suffix(name.size());
     unit = int64_t{1} << power;
   }
-  if (!parse(digits, found) || found < least || found > INT64_MAX / unit) {
+  if (!core::parse_number(digits, found) || found < least || found > INT64_MAX / unit) {
     return fmt::format("found '{}', expected a number of bytes such as 1048576, 512KiB, 256MiB or 2GiB", word);
   }
   value = found * unit;
@@ -74,7 +63,8 @@ std::string read_link(std::string_view word, double& bytes_per_second, double& d
     for (const auto& [name, unit] : units) {
       double number = 0;
       if (!text.ends_with(name)) continue;
-      if (!parse(text.substr(0, text.size() - name.size()), number) || !std::isfinite(number)) return false;
+      if (!core::parse_number(text.substr(0, text.size() - name.size()), number) || !std::isfinite(number))
+        return false;
       value = number * unit;
       return value >= 0;
     }
@@ -94,7 +84,9 @@ std::string read_link(std::string_view word, double& bytes_per_second, double& d
 }
 
 std::string read_seed(std::string_view word, uint64_t& value) {
-  return parse(word, value) ? "" : fmt::format("found '{}', expected a whole number from 0 to {}", word, UINT64_MAX);
+  return core::parse_number(word, value)
+             ? ""
+             : fmt::format("found '{}', expected a whole number from 0 to {}", word, UINT64_MAX);
 }
 
 }  // namespace alibi::cli

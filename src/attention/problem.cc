@@ -292,46 +292,27 @@ BiasSums add_gradients(const char* operation, Problem& problem, const Tensor& do
         "options",
         operation, lse.shape(), lse_shape);
   }
-  BiasSums sums;
-  if (bias_gradients.dtable != nullptr) {
-    const Tensor& dtable = *bias_gradients.dtable;
-    const Shape shape = {problem.has_table() ? problem.biases->table->rows() : 0, problem.heads};
-    check_usage(problem.has_table(), "[{}] dtable is given, but options has no table; set both or neither", operation);
-    check_usage(dtable.defined() && dtable.shape() == shape && dtable.dtype() == DType::float32 &&
-                    dtable.contiguous() && dtable.device() == problem.device,
-                "[{}] dtable has shape {}, expected a contiguous float32 {} on '{}'", operation, dtable.shape(), shape,
-                name_of(problem.device));
-    sums.dtable = static_cast<float*>(dtable.raw());
-  }
-  if (bias_gradients.dslopes != nullptr) {
-    const Tensor& dslopes = *bias_gradients.dslopes;
-    const int64_t count = problem.dslopes_size();
-    check_usage(!problem.has_table(), "[{}] dslopes is given, but alibi_slopes is not; set both or neither", operation);
-    check_usage(dslopes.defined() && dslopes.elements() == count && dslopes.dtype() == DType::float32 &&
-                    dslopes.contiguous() && dslopes.device() == problem.device,
-                "[{}] dslopes has shape {}, expected a contiguous float32 [{}] on '{}'", operation, dslopes.shape(),
-                count, name_of(problem.device));
-    sums.dslopes = static_cast<float*>(dslopes.raw());
-  }
-  if (bias_gradients.dsinks != nullptr) {
-    const Tensor& dsinks = *bias_gradients.dsinks;
-    check_usage(!problem.sinks.empty(), "[{}] dsinks is given, but sinks is not; set both or neither", operation);
-    check_usage(dsinks.defined() && dsinks.shape() == Shape{problem.heads} && dsinks.dtype() == DType::float32 &&
-                    dsinks.contiguous() && dsinks.device() == problem.device,
-                "[{}] dsinks has shape {}, expected a contiguous float32 [{}] on '{}'", operation, dsinks.shape(),
-                problem.heads, name_of(problem.device));
-    sums.dsinks = static_cast<float*>(dsinks.raw());
-  }
-  if (bias_gradients.dlog_decay != nullptr) {
-    const Tensor& gates = *bias_gradients.dlog_decay;
-    const Shape shape = {problem.batch, problem.keys, problem.heads};
-    check_usage(problem.has_gates(), "[{}] dlog_decay is given, but log_decay is not; set both or neither", operation);
-    check_usage(gates.defined() && gates.shape() == shape && gates.dtype() == DType::float32 && gates.contiguous() &&
-                    gates.device() == problem.device,
-                "[{}] dlog_decay has shape {}, expected a contiguous float32 {} on '{}'", operation, gates.shape(),
+  // With `any_shape` only the number of elements counts.
+  const auto bias_gradient = [&](const char* name, const Tensor* tensor, bool has_input, const char* missing,
+                                 const Shape& shape, bool any_shape = false) -> float* {
+    if (tensor == nullptr) return nullptr;
+    check_usage(has_input, "[{}] {} is given, but {}; set both or neither", operation, name, missing);
+    const bool fits = any_shape ? tensor->elements() == shape.front() : tensor->shape() == shape;
+    check_usage(tensor->defined() && fits && tensor->dtype() == DType::float32 && tensor->contiguous() &&
+                    tensor->device() == problem.device,
+                "[{}] {} has shape {}, expected a contiguous float32 {} on '{}'", operation, name, tensor->shape(),
                 shape, name_of(problem.device));
-    problem.dlog_decay = static_cast<float*>(gates.raw());
-  }
+    return static_cast<float*>(tensor->raw());
+  };
+  const int64_t table_rows = problem.has_table() ? problem.biases->table->rows() : 0;
+  const BiasSums sums = {.dtable = bias_gradient("dtable", bias_gradients.dtable, problem.has_table(),
+                                                 "options has no table", {table_rows, problem.heads}),
+                         .dslopes = bias_gradient("dslopes", bias_gradients.dslopes, !problem.has_table(),
+                                                  "alibi_slopes is not", {problem.dslopes_size()}, true),
+                         .dsinks = bias_gradient("dsinks", bias_gradients.dsinks, !problem.sinks.empty(),
+                                                 "sinks is not", {problem.heads})};
+  problem.dlog_decay = bias_gradient("dlog_decay", bias_gradients.dlog_decay, problem.has_gates(), "log_decay is not",
+                                     {problem.batch, problem.keys, problem.heads});
   const std::pair<const char*, const Tensor*> outputs[] = {{"dq", &dq},
                                                            {"dk", &dk},
                                                            {"dv", &dv},

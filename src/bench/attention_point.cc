@@ -3,15 +3,7 @@
 namespace alibi::bench {
 
 const char* name_of(Pass pass) {
-  switch (pass) {
-    case Pass::forward:
-      return "forward";
-    case Pass::backward:
-      return "backward";
-    case Pass::decode:
-      return "decode";
-  }
-  return "";
+  return pass == Pass::forward ? "forward" : pass == Pass::backward ? "backward" : "decode";
 }
 
 float default_tolerance(DType dtype) { return dtype == DType::bfloat16 ? 0x1p-11f : 0x1p-24f; }

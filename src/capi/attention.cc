@@ -149,30 +149,23 @@ alibi_status alibi_attention_backward(const alibi_tensor* dout, const alibi_tens
     Tensor dq_view = to_tensor(operation, "dq", dq, device), dk_view = to_tensor(operation, "dk", dk, device);
     Tensor dv_view = to_tensor(operation, "dv", dv, device);
     Tensor dtable, dslopes_view, dsinks_view, dlog_decay_view;
-    AttentionBiasGradients bias_gradients;
-    if (dbuckets != nullptr) {
-      check(settings.buckets.has_value(), "[{}] dbuckets is given, but buckets is not; set both or neither", operation);
-      dtable = Tensor::view(dbuckets, settings.buckets->table.shape(), DType::float32, {}, device);
-      bias_gradients.dtable = &dtable;
-    }
-    if (dslopes != nullptr) {
-      check(!settings.alibi_slopes.empty(), "[{}] dslopes is given, but alibi_slopes is not; set both or neither",
-            operation);
-      dslopes_view =
-          Tensor::view(dslopes, {static_cast<int64_t>(settings.alibi_slopes.size())}, DType::float32, {}, device);
-      bias_gradients.dslopes = &dslopes_view;
-    }
-    if (dsinks != nullptr) {
-      check(!settings.sinks.empty(), "[{}] dsinks is given, but sinks is not; set both or neither", operation);
-      dsinks_view = Tensor::view(dsinks, {std::ssize(settings.sinks)}, DType::float32, {}, device);
-      bias_gradients.dsinks = &dsinks_view;
-    }
-    if (dlog_decay != nullptr) {
-      check(settings.log_decay.has_value(), "[{}] dlog_decay is given, but log_decay is not; set both or neither",
-            operation);
-      dlog_decay_view = Tensor::view(dlog_decay, settings.log_decay->shape(), DType::float32, {}, device);
-      bias_gradients.dlog_decay = &dlog_decay_view;
-    }
+    const auto given = [&, device = device](const char* name, float* values, bool has_input, const char* input,
+                                            const Shape& shape, Tensor& view) -> Tensor* {
+      if (values == nullptr) return nullptr;
+      check(has_input, "[{}] {} is given, but {} is not; set both or neither", operation, name, input);
+      view = Tensor::view(values, shape, DType::float32, {}, device);
+      return &view;
+    };
+    const auto& buckets = settings.buckets;
+    const auto& decay = settings.log_decay;
+    const AttentionBiasGradients bias_gradients = {
+        .dtable = given("dbuckets", dbuckets, buckets.has_value(), "buckets",
+                        buckets ? buckets->table.shape() : Shape(), dtable),
+        .dslopes = given("dslopes", dslopes, !settings.alibi_slopes.empty(), "alibi_slopes",
+                         {std::ssize(settings.alibi_slopes)}, dslopes_view),
+        .dsinks = given("dsinks", dsinks, !settings.sinks.empty(), "sinks", {std::ssize(settings.sinks)}, dsinks_view),
+        .dlog_decay = given("dlog_decay", dlog_decay, decay.has_value(), "log_decay", decay ? decay->shape() : Shape(),
+                            dlog_decay_view)};
     AttentionState kept = state->state;
     if (kept.lse.defined() && kept.lse.device() != device) {  // the state was restored from arrays on the CPU
       kept.lse = kept.lse.to(device);

@@ -1,5 +1,7 @@
 #include "alibi/compare.h"
 
+#include <fmt/chrono.h>
+
 #include <algorithm>
 #include <ctime>
 #include <iterator>
@@ -33,14 +35,7 @@
 namespace alibi {
 namespace {
 
-std::string utc_now() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  gmtime_r(&now, &parts);
-  char text[32];
-  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
-  return text;
-}
+std::string utc_now() { return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))); }
 
 /// All settings that the results of a run depend on, except its method, seed and training length.
 formats::OrderedJson identity_of(const CompareOptions& options, const TrainingData& data) {

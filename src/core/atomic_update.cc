@@ -1,14 +1,9 @@
 #include "core/atomic_update.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <string_view>
 #include <system_error>
 #include <vector>
 
-#include "core/descriptor.h"
 #include "core/files.h"
 #include "core/system.h"
 
@@ -114,18 +109,13 @@ FolderSnapshot::FolderSnapshot(const fs::path& folder, const std::string& marker
       // The marker is opened first: if it is new and .saved does not exist, all files are in place.
       marker_descriptor_(system::open_inode(marker_)),
       saved_descriptor_(system::open_inode(saved_)) {
-  place_ = saved_descriptor_ >= 0 ? saved_ : folder;
-}
-
-FolderSnapshot::~FolderSnapshot() {
-  if (marker_descriptor_ >= 0) ::close(marker_descriptor_);
-  if (saved_descriptor_ >= 0) ::close(saved_descriptor_);
+  place_ = saved_descriptor_.get() >= 0 ? saved_ : folder;
 }
 
 bool FolderSnapshot::still_holds() const {
   // While .saved exists, the files in it are valid, and the marker outside it is being replaced.
-  if (saved_descriptor_ >= 0) return leads_to(saved_, saved_descriptor_);
-  return leads_to(saved_, -1) && leads_to(marker_, marker_descriptor_);
+  if (saved_descriptor_.get() >= 0) return leads_to(saved_, saved_descriptor_.get());
+  return leads_to(saved_, -1) && leads_to(marker_, marker_descriptor_.get());
 }
 
 }  // namespace alibi::core

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "core/check.h"
+#include "core/descriptor.h"
 
 namespace alibi::core {
 
@@ -25,9 +26,6 @@ class FolderSnapshot {
  public:
   /// `marker` is a file that every write replaces.
   FolderSnapshot(const std::filesystem::path& folder, const std::string& marker);
-  ~FolderSnapshot();
-  FolderSnapshot(const FolderSnapshot&) = delete;
-  FolderSnapshot& operator=(const FolderSnapshot&) = delete;
 
   /// The folder or its subfolder .saved.
   const std::filesystem::path& place() const { return place_; }
@@ -36,7 +34,7 @@ class FolderSnapshot {
  private:
   std::filesystem::path saved_, marker_, place_;
   // Kept open, so that no other file gets their inode numbers. -1 if the file does not exist.
-  int marker_descriptor_, saved_descriptor_;
+  Descriptor marker_descriptor_, saved_descriptor_;
 };
 
 /// Calls read(place) on the files of one write. Repeats the call if they changed meanwhile.

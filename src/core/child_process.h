@@ -32,8 +32,6 @@ class ChildProcess {
   /// Error messages begin with `operation`. Throws Error if the child cannot be created.
   ChildProcess(const char* operation, const std::function<void(const Channel&)>& body);
   ~ChildProcess();
-  ChildProcess(const ChildProcess&) = delete;
-  ChildProcess& operator=(const ChildProcess&) = delete;
 
   const Channel& channel() const { return *channel_; }
   /// Call this if the child ended too early. Waits for its end and throws Error with the reason, followed by `when`,

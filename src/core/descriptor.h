@@ -1,4 +1,4 @@
-// File descriptors, for use inside this folder.
+// File descriptors.
 #pragma once
 
 #include <fcntl.h>

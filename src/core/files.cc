@@ -7,11 +7,10 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <charconv>
 #include <climits>
 #include <cstring>
 
-#include "core/descriptor.h"
+#include "core/format.h"
 #include "core/locks.h"
 #include "core/system.h"
 
@@ -52,11 +51,9 @@ std::optional<int> named_descriptor(const fs::path& path) {
   if (name == "/dev/stderr") return STDERR_FILENO;
   for (const std::string& folder :
        {std::string("/dev/fd/"), std::string("/proc/self/fd/"), fmt::format("/proc/{}/fd/", ::getpid())}) {
-    int number = 0;
+    int number = -1;
     if (!name.starts_with(folder)) continue;
-    const char* end = name.data() + name.size();
-    const auto [rest, problem] = std::from_chars(name.data() + folder.size(), end, number);
-    if (problem == std::errc() && rest == end && number >= 0) return number;
+    if (parse_number(std::string_view(name).substr(folder.size()), number) && number >= 0) return number;
   }
   return std::nullopt;
 }
@@ -154,8 +151,6 @@ class FileBeside {
   ~FileBeside() {
     if (is_there_) ::unlink(beside_.c_str());
   }
-  FileBeside(const FileBeside&) = delete;
-  FileBeside& operator=(const FileBeside&) = delete;
 
   int descriptor() const { return file_.get(); }
   void rename(const fs::path& path) {
@@ -321,22 +316,20 @@ void make_folder(const fs::path& path) { make_folders(path, path); }
 
 AppendFile::AppendFile(const fs::path& path)
     : path_(path), descriptor_(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666)) {
-  check_call(descriptor_ >= 0, "write", path);
+  check_call(descriptor_.get() >= 0, "write", path);
 }
 
-AppendFile::~AppendFile() { ::close(descriptor_); }
+void AppendFile::append(std::string_view content) { write_all(descriptor_.get(), content, path_); }
 
-void AppendFile::append(std::string_view content) { write_all(descriptor_, content, path_); }
+void AppendFile::sync() { check_call(::fsync(descriptor_.get()) == 0, "write", path_); }
 
-void AppendFile::sync() { check_call(::fsync(descriptor_) == 0, "write", path_); }
-
-bool AppendFile::is_in_place() const { return leads_to(path_, descriptor_); }
+bool AppendFile::is_in_place() const { return leads_to(path_, descriptor_.get()); }
 
 std::string AppendFile::content() const {
   std::string content;
   std::array<char, 1 << 16> part{};
   for (;;) {
-    const ssize_t got = ::pread(descriptor_, part.data(), part.size(), static_cast<off_t>(content.size()));
+    const ssize_t got = ::pread(descriptor_.get(), part.data(), part.size(), static_cast<off_t>(content.size()));
     if (got < 0 && errno == EINTR) continue;
     check_call(got >= 0, "read", path_);
     if (got == 0) return content;

@@ -10,6 +10,8 @@
 #include <string>
 #include <string_view>
 
+#include "core/descriptor.h"
+
 namespace alibi::core {
 
 /// Whether the path exists, and whether it is a folder. Links are followed. Both throw Error with the path and the
@@ -53,9 +55,6 @@ class AppendFile {
  public:
   /// Keeps existing content.
   explicit AppendFile(const std::filesystem::path& path);
-  ~AppendFile();
-  AppendFile(const AppendFile&) = delete;
-  AppendFile& operator=(const AppendFile&) = delete;
 
   void append(std::string_view content);
   void sync();
@@ -66,7 +65,7 @@ class AppendFile {
 
  private:
   std::filesystem::path path_;
-  int descriptor_;
+  Descriptor descriptor_;
 };
 
 /// Renames a file or folder to an unused name and syncs the parent folder.
@@ -81,14 +80,12 @@ class FolderLock {
  public:
   explicit FolderLock(const std::filesystem::path& folder);
   ~FolderLock();
-  FolderLock(const FolderLock&) = delete;
-  FolderLock& operator=(const FolderLock&) = delete;
   /// Whether the path still refers to this folder. It may have been removed or moved.
   bool is_in_place() const;
 
  private:
   std::filesystem::path folder_;
-  int descriptor_;
+  Descriptor descriptor_;
 };
 
 /// A read-only memory map of a regular file. The file must not be truncated while it is mapped: reading the missing

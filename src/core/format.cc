@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <string_view>
 
 namespace alibi::core {
 
@@ -91,6 +90,15 @@ std::string format_ratio(double value) {
   if (std::abs(value) >= 999999.5) return fmt::format("{:.1e}", value);
   if (value >= 99.95) return format_integer(std::llround(value));
   return fmt::format("{:.{}f}", value, value >= 9.995 ? 1 : 2);
+}
+
+std::string replace_all(std::string_view text, std::string_view from, std::string_view to) {
+  std::string result;
+  for (size_t at; !from.empty() && (at = text.find(from)) != text.npos; text.remove_prefix(at + from.size())) {
+    result.append(text.substr(0, at)).append(to);
+  }
+  result += text;
+  return result;
 }
 
 }  // namespace alibi::core

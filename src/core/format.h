@@ -1,8 +1,11 @@
-// Formats numbers for display.
+// Formats numbers for display, and reads them.
 #pragma once
 
+#include <charconv>
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <system_error>
 
 namespace alibi::core {
 
@@ -28,5 +31,15 @@ std::string format_multiple(int64_t length, int64_t train_length);
 
 /// A factor with about three significant digits: "0.98", "2.21", "12.3", "1,234", "1.2e+07".
 std::string format_ratio(double value);
+
+/// Reads a text that is a number as a whole. Returns false for any other text, and then `value` is unspecified.
+template <class T>
+bool parse_number(std::string_view text, T& value) {
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return problem == std::errc() && end == text.data() + text.size();
+}
+
+/// Returns the text itself if `from` is empty.
+std::string replace_all(std::string_view text, std::string_view from, std::string_view to);
 
 }  // namespace alibi::core

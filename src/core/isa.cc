@@ -40,21 +40,9 @@ std::atomic<int> chosen_isa{-1};
 }  // namespace
 
 const char* name_of(Isa isa) {
-  switch (isa) {
-    case Isa::scalar:
-      return "scalar";
-    case Isa::neon:
-      return "neon";
-    case Isa::avx2:
-      return "avx2";
-    case Isa::avx512:
-      return "avx512";
-    case Isa::avx512_bf16:
-      return "avx512_bf16";
-    case Isa::amx:
-      return "amx";
-  }
-  return "?";
+  constexpr const char* names[] = {"scalar", "neon", "avx2", "avx512", "avx512_bf16", "amx"};
+  const auto index = static_cast<size_t>(isa);
+  return index < std::size(names) ? names[index] : "?";
 }
 
 std::optional<Isa> core::isa_limit() {

@@ -6,7 +6,6 @@
 #include <mutex>
 
 #include "core/checksum.h"
-#include "core/descriptor.h"
 #include "core/files.h"
 #include "core/system.h"
 
@@ -58,27 +57,24 @@ void hold_folder(const fs::path& folder) {
   descriptor.release();
 }
 
-FolderLock::FolderLock(const fs::path& folder) : folder_(folder) {
-  Descriptor descriptor = open_folder(folder);
+FolderLock::FolderLock(const fs::path& folder) : folder_(folder), descriptor_(open_folder(folder)) {
   HeldFolders& folders = held();
   const std::lock_guard lock(folders.mutex);
-  const auto found = folders.is_used.find(id_of(descriptor.get()));
-  if (found == folders.is_used.end() ? !try_lock(descriptor.get()) : std::exchange(found->second, true)) {
+  const auto found = folders.is_used.find(id_of(descriptor_.get()));
+  if (found == folders.is_used.end() ? !try_lock(descriptor_.get()) : std::exchange(found->second, true)) {
     fail_in_use(folder);
   }
-  descriptor_ = descriptor.release();
 }
 
 FolderLock::~FolderLock() {
   HeldFolders& folders = held();
   const std::lock_guard lock(folders.mutex);
-  if (const auto found = folders.is_used.find(id_of(descriptor_)); found != folders.is_used.end()) {
+  if (const auto found = folders.is_used.find(id_of(descriptor_.get())); found != folders.is_used.end()) {
     found->second = false;
   }
-  ::close(descriptor_);
 }
 
-bool FolderLock::is_in_place() const { return leads_to(folder_, descriptor_); }
+bool FolderLock::is_in_place() const { return leads_to(folder_, descriptor_.get()); }
 
 void hold_file(const fs::path& path) {
   const std::optional<fs::path> replaced = replaced_file(path);
@@ -100,11 +96,9 @@ FileLock::FileLock(const fs::path& file, const std::string& advice) {
     check(S_ISREG(info.st_mode), "[write] {}: is {}, expected a regular file", file.string(), kind_of(info.st_mode));
     check(try_lock(descriptor.get()), "[lock] {} is in use by another process; {}", file.string(), advice);
     if (!leads_to(file, descriptor.get())) continue;  // its owner removed it before it released the lock
-    descriptor_ = descriptor.release();
+    descriptor_ = std::move(descriptor);
     return;
   }
 }
-
-FileLock::~FileLock() { ::close(descriptor_); }
 
 }  // namespace alibi::core

@@ -5,6 +5,8 @@
 #include <optional>
 #include <string>
 
+#include "core/descriptor.h"
+
 namespace alibi::core {
 
 /// Locks a folder for the rest of the process. Each FolderLock of this process then uses this lock, one at a time.
@@ -28,12 +30,9 @@ void remove_left_files(const std::filesystem::path& folder, const std::string& n
 class FileLock {
  public:
   FileLock(const std::filesystem::path& file, const std::string& advice);
-  ~FileLock();
-  FileLock(const FileLock&) = delete;
-  FileLock& operator=(const FileLock&) = delete;
 
  private:
-  int descriptor_ = -1;
+  Descriptor descriptor_;
 };
 
 }  // namespace alibi::core

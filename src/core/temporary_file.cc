@@ -1,9 +1,7 @@
 #include "core/temporary_file.h"
 
 #include <cstdlib>
-#include <utility>
 
-#include "core/descriptor.h"
 #include "core/format.h"
 
 namespace alibi::core {
@@ -28,30 +26,24 @@ TemporaryFile::TemporaryFile(int64_t bytes) {
   folder_ = std::filesystem::temp_directory_path(error);
   check(!error, "[temporary file] there is no folder for temporary files: {}; set TMPDIR", error.message());
   std::string name = (folder_ / "alibi-XXXXXX").string();
-  descriptor_ = ::mkostemp(name.data(), O_CLOEXEC);
-  check_call(descriptor_ >= 0, "temporary file", folder_);
+  descriptor_ = Descriptor(::mkostemp(name.data(), O_CLOEXEC));
+  check_call(descriptor_.get() >= 0, "temporary file", folder_);
   ::unlink(name.c_str());
-  const int problem = ::posix_fallocate(descriptor_, 0, static_cast<off_t>(bytes));
-  if (problem != 0) {
-    ::close(std::exchange(descriptor_, -1));
-    fail("[temporary file] {} are needed in {}: {}; set TMPDIR to another folder", format_bytes(bytes),
-         folder_.string(), std::generic_category().message(problem));
-  }
-}
-
-TemporaryFile::~TemporaryFile() {
-  if (descriptor_ >= 0) ::close(descriptor_);
+  const int problem = ::posix_fallocate(descriptor_.get(), 0, static_cast<off_t>(bytes));
+  check(problem == 0, "[temporary file] {} are needed in {}: {}; set TMPDIR to another folder", format_bytes(bytes),
+        folder_.string(), std::generic_category().message(problem));
 }
 
 void TemporaryFile::write(const void* data, size_t bytes, int64_t at) {
   transfer_all(bytes, "temporary file", folder_, [&](size_t done) {
-    return ::pwrite(descriptor_, static_cast<const char*>(data) + done, bytes - done, at + static_cast<off_t>(done));
+    return ::pwrite(descriptor_.get(), static_cast<const char*>(data) + done, bytes - done,
+                    at + static_cast<off_t>(done));
   });
 }
 
 void TemporaryFile::read(void* data, size_t bytes, int64_t at) const {
   transfer_all(bytes, "temporary file", folder_, [&](size_t done) {
-    return ::pread(descriptor_, static_cast<char*>(data) + done, bytes - done, at + static_cast<off_t>(done));
+    return ::pread(descriptor_.get(), static_cast<char*>(data) + done, bytes - done, at + static_cast<off_t>(done));
   });
 }
 

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <filesystem>
 
+#include "core/descriptor.h"
+
 namespace alibi::core {
 
 class TemporaryFile {
@@ -12,16 +14,13 @@ class TemporaryFile {
   /// Reserves the bytes in the folder for temporary files (TMPDIR). Throws Error with the folder, the number of bytes
   /// and the reason.
   explicit TemporaryFile(int64_t bytes);
-  ~TemporaryFile();
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
 
   void write(const void* data, size_t bytes, int64_t at);
   void read(void* data, size_t bytes, int64_t at) const;
 
  private:
   std::filesystem::path folder_;
-  int descriptor_ = -1;
+  Descriptor descriptor_;
 };
 
 }  // namespace alibi::core

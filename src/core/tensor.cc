@@ -34,27 +34,9 @@ size_t size_of(DType dtype) {
 }
 
 const char* name_of(DType dtype) {
-  switch (dtype) {
-    case DType::float32:
-      return "float32";
-    case DType::bfloat16:
-      return "bfloat16";
-    case DType::int32:
-      return "int32";
-    case DType::float16:
-      return "float16";
-    case DType::q8_0:
-      return "q8_0";
-    case DType::q4_0:
-      return "q4_0";
-    case DType::q4_k:
-      return "q4_k";
-    case DType::q5_k:
-      return "q5_k";
-    case DType::q6_k:
-      return "q6_k";
-  }
-  return "?";
+  constexpr const char* names[] = {"float32", "bfloat16", "int32", "float16", "q8_0", "q4_0", "q4_k", "q5_k", "q6_k"};
+  const auto index = static_cast<size_t>(dtype);
+  return index < std::size(names) ? names[index] : "?";
 }
 
 const char* name_of(Device device) { return device == Device::cpu ? "cpu" : "cuda"; }
@@ -148,27 +130,15 @@ void for_each_row(const Shape& shape, const Shape& a, const Shape& b, const Row&
 }
 
 template <class T>
-constexpr DType dtype_of();
+constexpr DType dtype_of = DType::float32;
 template <>
-constexpr DType dtype_of<float>() {
-  return DType::float32;
-}
+constexpr DType dtype_of<bfloat16> = DType::bfloat16;
 template <>
-constexpr DType dtype_of<bfloat16>() {
-  return DType::bfloat16;
-}
+constexpr DType dtype_of<int32_t> = DType::int32;
 template <>
-constexpr DType dtype_of<int32_t>() {
-  return DType::int32;
-}
+constexpr DType dtype_of<float16> = DType::float16;
 template <>
-constexpr DType dtype_of<float16>() {
-  return DType::float16;
-}
-template <>
-constexpr DType dtype_of<q8_block>() {
-  return DType::q8_0;
-}
+constexpr DType dtype_of<q8_block> = DType::q8_0;
 
 }  // namespace
 
@@ -254,9 +224,8 @@ bool Tensor::contiguous() const {
 
 template <class T>
 T* Tensor::data() const {
-  check(dtype_ == dtype_of<T>(),
-        "[tensor] {} elements were requested from a {} tensor; convert it with to(DType) first", name_of(dtype_of<T>()),
-        name_of(dtype_));
+  check(dtype_ == dtype_of<T>, "[tensor] {} elements were requested from a {} tensor; convert it with to(DType) first",
+        name_of(dtype_of<T>), name_of(dtype_));
   check(device_ == Device::cpu,
         "[tensor] elements were requested from a tensor on '{}', expected one on 'cpu'; copy it with to(Device::cpu)",
         name_of(device_));

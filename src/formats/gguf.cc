@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "core/check.h"
@@ -82,49 +83,26 @@ void read_array(Reader& in, const std::string& key, Json& list) {
 }
 
 /// Fills a value in its place, because freeing a list needs memory (SharedJson).
-void read_value(Reader& in, uint32_t type, const std::string& key, Json& value) {
-  switch (type) {
-    case u8:
-      value = in.number<uint8_t>(key);
-      return;
-    case i8:
-      value = in.number<int8_t>(key);
-      return;
-    case u16:
-      value = in.number<uint16_t>(key);
-      return;
-    case i16:
-      value = in.number<int16_t>(key);
-      return;
-    case u32:
-      value = in.number<uint32_t>(key);
-      return;
-    case i32:
-      value = in.number<int32_t>(key);
-      return;
-    case f32:
-      value = in.number<float>(key);
-      return;
-    case boolean:
-      value = in.number<uint8_t>(key) != 0;
-      return;
-    case string:
-      value = in.text(key);
-      return;
-    case array:
-      return read_array(in, key, value);
-    case u64:
-      value = in.number<uint64_t>(key);
-      return;
-    case i64:
-      value = in.number<int64_t>(key);
-      return;
-    case f64:
-      value = in.number<double>(key);
-      return;
-    default:
-      fail("[gguf] {}: {} is a value of type {}, which the format does not have", in.source(), key, type);
+template <class T>
+void read_as(Reader& in, const std::string& key, Json& value) {
+  if constexpr (std::is_same_v<T, bool>) {
+    value = in.number<uint8_t>(key) != 0;
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    value = in.text(key);
+  } else {
+    value = in.number<T>(key);
   }
+}
+
+void read_value(Reader& in, uint32_t type, const std::string& key, Json& value) {
+  // in the order of ValueType
+  constexpr void (*readers[])(Reader&, const std::string&, Json&) = {
+      read_as<uint8_t>,  read_as<int8_t>,  read_as<uint16_t>, read_as<int16_t>,     read_as<uint32_t>,
+      read_as<int32_t>,  read_as<float>,   read_as<bool>,     read_as<std::string>, read_array,
+      read_as<uint64_t>, read_as<int64_t>, read_as<double>};
+  check(type < std::size(readers), "[gguf] {}: {} is a value of type {}, which the format does not have", in.source(),
+        key, type);
+  readers[type](in, key, value);
 }
 
 /// Reads a tensor. Its `begin` counts from the beginning of the data.

@@ -139,58 +139,38 @@ bool is_int64(const Json& value) {
 }
 
 template <class T>
-struct Kind;
+constexpr const char* kind = nullptr;
 template <>
-struct Kind<bool> {
-  static constexpr const char* name = "true or false";
-  static bool matches(const Json& value) { return value.is_boolean(); }
-};
+constexpr const char* kind<bool> = "true or false";
 template <>
-struct Kind<int64_t> {
-  static constexpr const char* name = "an integer";
-  static bool matches(const Json& value) { return is_int64(value); }
-};
+constexpr const char* kind<int64_t> = "an integer";
 template <>
-struct Kind<double> {
-  static constexpr const char* name = "a number";
-  static bool matches(const Json& value) { return value.is_number(); }
-};
+constexpr const char* kind<double> = "a number";
 template <>
-struct Kind<std::string> {
-  static constexpr const char* name = "a string";
-  static bool matches(const Json& value) { return value.is_string(); }
-};
-template <class T>
-bool all_match(const Json& value) {
-  if (!value.is_array()) return false;
-  for (const Json& element : value) {
-    if (!Kind<T>::matches(element)) return false;
-  }
-  return true;
-}
+constexpr const char* kind<std::string> = "a string";
 template <>
-struct Kind<std::vector<int64_t>> {
-  static constexpr const char* name = "a list of integers";
-  static bool matches(const Json& value) { return all_match<int64_t>(value); }
-};
+constexpr const char* kind<std::vector<int64_t>> = "a list of integers";
 template <>
-struct Kind<std::vector<double>> {
-  static constexpr const char* name = "a list of numbers";
-  static bool matches(const Json& value) { return all_match<double>(value); }
-};
+constexpr const char* kind<std::vector<double>> = "a list of numbers";
 template <>
-struct Kind<std::vector<std::string>> {
-  static constexpr const char* name = "a list of strings";
-  static bool matches(const Json& value) { return all_match<std::string>(value); }
-};
+constexpr const char* kind<std::vector<std::string>> = "a list of strings";
+template <>
+constexpr const char* kind<std::vector<std::vector<double>>> = "a list of lists of numbers";
 
-template <>
-struct Kind<std::vector<std::vector<double>>> {
-  static constexpr const char* name = "a list of lists of numbers";
-  static bool matches(const Json& value) {
-    return value.is_array() && std::all_of(value.begin(), value.end(), all_match<double>);
+template <class T>
+bool is_a(const Json& value) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return value.is_boolean();
+  } else if constexpr (std::is_same_v<T, int64_t>) {
+    return is_int64(value);
+  } else if constexpr (std::is_same_v<T, double>) {
+    return value.is_number();
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    return value.is_string();
+  } else {
+    return value.is_array() && std::all_of(value.begin(), value.end(), is_a<typename T::value_type>);
   }
-};
+}
 
 }  // namespace
 
@@ -220,7 +200,7 @@ const Json& JsonObject::at(std::string_view key) const {
 template <class T>
 T JsonObject::get(std::string_view key) const {
   const Json& value = at(key);
-  check(Kind<T>::matches(value), "[json] {}{} is {}, expected {}", where_, key, describe(value), Kind<T>::name);
+  check(is_a<T>(value), "[json] {}{} is {}, expected {}", where_, key, describe(value), kind<T>);
   return value.get<T>();
 }
 template bool JsonObject::get(std::string_view) const;

@@ -7,23 +7,16 @@
 #include "formats/json.h"
 #include "formats/safetensors.h"
 #include "formats/tensor_rows.h"
+#include "formats/weight_types.h"
 
 namespace alibi::formats {
 namespace {
 
-const char* file_dtype(DType dtype) {
-  switch (dtype) {
-    case DType::float32:
-      return "F32";
-    case DType::bfloat16:
-      return "BF16";
-    case DType::int32:
-      return "I32";
-    case DType::float16:
-      return "F16";
-    default:
-      fail("[safetensors] the format has no type for {}", name_of(dtype));
-  }
+std::string file_dtype(DType dtype) {
+  if (dtype == DType::int32) return "I32";
+  const WeightType& type = weight_type(dtype);
+  check(type.is_plain(), "[safetensors] the format has no type for {}", name_of(dtype));
+  return std::string(type.name);
 }
 
 /// For the types of file_dtype().

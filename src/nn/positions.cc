@@ -150,11 +150,6 @@ void rotary(const Tensor& x, int64_t position_offset, const Frequencies& frequen
   rotate("rotary", x, position_offset, frequencies, y);
 }
 
-void rotary(const Tensor& x, int64_t position_offset, float theta, Tensor& y, double scale) {
-  check_heads("rotary", "x", x);
-  rotate("rotary", x, position_offset, rotary_frequencies(x.size(3), static_cast<double>(theta), scale), y);
-}
-
 void rotary_backward(const Tensor& dy, int64_t position_offset, float theta, Tensor& dx) {
   check_heads("rotary_backward", "dy", dy);
   rotate("rotary_backward", dy, position_offset, rotary_frequencies(dy.size(3), static_cast<double>(theta), -1), dx);

@@ -32,9 +32,7 @@ Frequencies rotary_frequencies(int64_t head_dim, double theta, double scale = 1)
 /// i + head_dim / 2) are rotated by position * frequency i and multiplied by the magnitude. Angles are computed in
 /// float64.
 void rotary(const Tensor& x, int64_t position_offset, const Frequencies& frequencies, Tensor& y);
-/// With the frequencies scale * theta^(-2i / head_dim).
-void rotary(const Tensor& x, int64_t position_offset, float theta, Tensor& y, double scale = 1);
-/// The inverse rotation, which is the transpose; dx may be dy.
+/// The inverse rotation for the frequencies theta^(-2i / head_dim), which is the transpose; dx may be dy.
 void rotary_backward(const Tensor& dy, int64_t position_offset, float theta, Tensor& dx);
 
 }  // namespace alibi::nn

@@ -1,10 +1,8 @@
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
-#include <string_view>
-#include <system_error>
 
 #include "core/check.h"
+#include "core/format.h"
 #include "ranks/world.h"
 
 namespace alibi::ranks {
@@ -13,11 +11,8 @@ namespace {
 /// The number in an environment variable, or 0.
 int number_in(const char* variable) {
   const char* text = std::getenv(variable);
-  if (text == nullptr) return 0;
-  const std::string_view word(text);
   int number = 0;
-  const auto [end, problem] = std::from_chars(word.data(), word.data() + word.size(), number);
-  return problem == std::errc() && end == word.data() + word.size() ? std::max(0, number) : 0;
+  return text != nullptr && core::parse_number(text, number) ? std::max(0, number) : 0;
 }
 
 }  // namespace

@@ -32,13 +32,6 @@ namespace {
 constexpr const char* kResultsFile = "results.json";
 constexpr const char* kReportFile = "report.html";
 
-std::string with(std::string text, std::string_view from, std::string_view to) {
-  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) {
-    text.replace(at, from.size(), to);
-  }
-  return text;
-}
-
 /// Replaces each {{name}} of the template by its value. Values may contain braces.
 std::string filled(std::string_view text, const std::map<std::string_view, std::string>& values) {
   std::string out;
@@ -94,7 +87,7 @@ std::string attention_of(const CompareResults& results, const Theme& theme, bool
   return "";
 }
 
-std::string prose(const std::string& text) { return with(escape_markup(text), " %", "&nbsp;%"); }
+std::string prose(const std::string& text) { return core::replace_all(escape_markup(text), " %", "&nbsp;%"); }
 
 /// A list of sentences, or "" if there are none.
 std::string items(const std::vector<std::string>& sentences) {
@@ -124,7 +117,7 @@ std::string report_html(const CompareResults& results) {
                          {"without text", results.methods.empty() && !results.tasks.empty() ? " hidden=\"\"" : ""},
                          {"tasks", tasks_section(results)},
                          {"text", escape_markup(comparison_text(results))},
-                         {"results", with(to_json(results), "<", "\\u003c")}});
+                         {"results", core::replace_all(to_json(results), "<", "\\u003c")}});
 }
 
 bool holds_report(const std::filesystem::path& folder) {

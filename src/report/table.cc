@@ -4,7 +4,8 @@
 
 #include <algorithm>
 #include <string_view>
-#include <utility>
+
+#include "core/format.h"
 
 namespace alibi::report {
 namespace {
@@ -69,12 +70,6 @@ std::string to_text(const Table& table) {
   return out + "\n";
 }
 
-std::string plain_text(std::string text) {
-  for (const auto& [from, to] : {std::pair("×", "x"), std::pair("–", "-")}) {
-    for (size_t at = text.find(from); at != std::string::npos; at = text.find(from))
-      text.replace(at, std::string_view(from).size(), to);
-  }
-  return text;
-}
+std::string plain_text(std::string_view text) { return core::replace_all(core::replace_all(text, "×", "x"), "–", "-"); }
 
 }  // namespace alibi::report

@@ -41,6 +41,6 @@ struct Table {
 std::string to_text(const Table& table);
 
 /// Replaces "×" and dashes by ASCII, which every terminal shows.
-std::string plain_text(std::string text);
+std::string plain_text(std::string_view text);
 
 }  // namespace alibi::report

@@ -3,13 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <ctime>
 #include <random>
-#include <system_error>
 #include <utility>
 
 #include "core/clock.h"
+#include "core/format.h"
 
 namespace alibi::serve {
 namespace {
@@ -80,8 +79,7 @@ CompletionParameters parameters_of(const Fields& fields, const ServedModel& mode
     const Fields of_tokens(*biases, "logit_bias");
     for (const auto& [key, value] : biases->items()) {
       int32_t id = -1;
-      const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
-      if (error != std::errc() || end != key.data() + key.size() || id < 0 || id >= model.model().config().vocab_size) {
+      if (!core::parse_number(key, id) || id < 0 || id >= model.model().config().vocab_size) {
         fields.fail("logit_bias",
                     fmt::format("expected tokens from 0 to {} as keys", model.model().config().vocab_size - 1));
       }

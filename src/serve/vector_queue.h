@@ -36,8 +36,6 @@ class VectorQueue {
   VectorQueue(int64_t most_texts, int64_t most_waiting);
   /// Cancels all requests.
   ~VectorQueue();
-  VectorQueue(const VectorQueue&) = delete;
-  VectorQueue& operator=(const VectorQueue&) = delete;
 
   /// Throws ApiError with status 429 if too many requests wait.
   void submit(Job job);

@@ -23,8 +23,6 @@ class Worker {
     changed_.notify_all();
     thread_.join();
   }
-  Worker(const Worker&) = delete;
-  Worker& operator=(const Worker&) = delete;
 
   /// Returns false if too much work is waiting. The work must not throw.
   bool post(std::function<void()> work) {

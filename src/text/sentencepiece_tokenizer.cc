@@ -21,8 +21,6 @@ using tokenizers::SentencePieceModel;
 namespace {
 
 constexpr const char* kPieceEndOfText = "</s>";
-/// Models of a quarter of a million pieces have 5 MB. A parsed file takes many times its size.
-constexpr size_t kMostBytes = size_t{64} << 20;
 /// U+2581, which SentencePiece writes for a space. The character itself would be decoded to a space.
 constexpr std::string_view kSpaceMark = "\xe2\x96\x81";
 
@@ -121,10 +119,6 @@ SentencePieceTokenizer::SentencePieceTokenizer(std::string model, const std::str
     : model_(std::move(model)), engine_(read_lossless(model_, where), where) {
   check(engine_.is_special(kPieceEndOfText), "[tokenizer] {}: no control piece is named {}", where, kPieceEndOfText);
   end_of_text_ = *engine_.id_of(kPieceEndOfText);
-}
-
-std::shared_ptr<const SentencePieceTokenizer> SentencePieceTokenizer::load(const std::filesystem::path& file) {
-  return std::make_shared<SentencePieceTokenizer>(core::read_file(file, kMostBytes), file.string());
 }
 
 uint64_t SentencePieceTokenizer::fingerprint() const { return fnv1a(model_, fnv1a("sentencepiece")); }

@@ -24,7 +24,6 @@ class SentencePieceTokenizer : public Tokenizer {
   /// `model` is a serialized SentencePiece model; `where` names it in messages. Throws Error like
   /// read_sentencepiece_model().
   SentencePieceTokenizer(std::string model, const std::string& where);
-  static std::shared_ptr<const SentencePieceTokenizer> load(const std::filesystem::path& file);
 
   std::string_view kind() const override { return engine_.algorithm(); }
   int32_t vocab_size() const override { return engine_.end(); }

@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <limits>
-#include <system_error>
 
 #include "core/check.h"
 #include "core/files.h"
+#include "core/format.h"
 #include "formats/json.h"
 #include "text/hash.h"
 #include "text/tokenizer_files.h"
@@ -91,10 +90,7 @@ std::shared_ptr<const WordTokenizer> WordTokenizer::load(const std::filesystem::
     const std::string_view whole = std::string_view(text).substr(begin, end - begin);
     const size_t space = whole.rfind(' ');
     int64_t count = -1;
-    if (space != std::string_view::npos) {
-      const auto [stop, error] = std::from_chars(whole.data() + space + 1, whole.data() + whole.size(), count);
-      if (error != std::errc() || stop != whole.data() + whole.size()) count = -1;
-    }
+    if (space != std::string_view::npos && !core::parse_number(whole.substr(space + 1), count)) count = -1;
     check(count >= 0, "[tokenizer] {}: line {} is '{}', expected a word, a space and its count", file.string(), line,
           whole.substr(0, 60));
     words.emplace_back(whole.substr(0, space), count);

@@ -3,13 +3,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <system_error>
 #include <utility>
 
 #include "core/check.h"
 #include "core/checksum.h"
+#include "core/format.h"
 #include "core/locks.h"
 #include "formats/safetensors.h"
 #include "model/families/own_as_family.h"
@@ -35,10 +35,10 @@ std::string name_of_step(int64_t step) { return fmt::format("step-{:06}", step);
 int64_t step_of(const std::string& name) {
   constexpr std::string_view prefix = "step-";
   int64_t step = -1;
-  if (!name.starts_with(prefix)) return -1;
-  const char* end = name.data() + name.size();
-  const auto [rest, problem] = std::from_chars(name.data() + prefix.size(), end, step);
-  return problem == std::errc() && rest == end && name == name_of_step(step) ? step : -1;
+  const bool is_step = name.starts_with(prefix) &&
+                       core::parse_number(std::string_view(name).substr(prefix.size()), step) &&
+                       name == name_of_step(step);
+  return is_step ? step : -1;
 }
 
 /// Steps of the checkpoints, newest first. The checkpoints may be damaged.

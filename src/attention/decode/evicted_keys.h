@@ -25,8 +25,6 @@ class EvictedKeys {
 
   /// Adds a stretch that follows all earlier ones.
   void add(const Stretch& stretch);
-  bool empty() const { return stretches_.empty(); }
-  int64_t keys() const { return empty() ? 0 : stretches_.back().end; }
   float longest() const { return longest_; }
 
   /// Returns an upper bound of log(sum of exp(score)) over these keys for a query at a later position, less the

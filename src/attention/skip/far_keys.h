@@ -27,8 +27,6 @@ class FarKeys {
   /// Adds the next keys [1, n, kv_heads, head_dim], float32 or bfloat16. n is a multiple of block_rows, except at the
   /// end of the text. All keys are added before the first call of needed().
   void add(const Tensor& k);
-  /// Number of keys.
-  int64_t keys() const { return keys_; }
 
   /// The options of attention over some of the keys. The tolerance is half of the whole one: the kernel uses one half,
   /// and the keys outside of the range the other.

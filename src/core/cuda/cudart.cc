@@ -160,10 +160,6 @@ void clear(const char* operation, void* to, size_t bytes) {
   if (bytes > 0) check_cuda(operation, cudaMemsetAsync(to, 0, bytes, current()));
 }
 
-int multiprocessors(const char* operation) {
-  return attribute(operation, cudaDevAttrMultiProcessorCount, current_device(operation));
-}
-
 int shared_bytes(const char* operation) {
   return attribute(operation, cudaDevAttrMaxSharedMemoryPerBlockOptin, current_device(operation));
 }

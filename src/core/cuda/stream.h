@@ -35,8 +35,6 @@ bool capturing(const char* operation);
 int current_device(const char* operation);
 /// The device that owns this memory, or -1 if CUDA does not know the pointer.
 int device_of(const char* operation, const void* data);
-/// Number of multiprocessors of the current device.
-int multiprocessors(const char* operation);
 /// Maximum shared memory of a thread block in bytes.
 int shared_bytes(const char* operation);
 

@@ -15,8 +15,6 @@ class Watchdog {
   Watchdog(double limit, std::function<void(int rank, double seconds)> on_silence);
   /// Only when no rank needs to be watched any more.
   ~Watchdog();
-  Watchdog(const Watchdog&) = delete;
-  Watchdog& operator=(const Watchdog&) = delete;
 
  private:
   void watch(const std::stop_token& stop);

@@ -14,8 +14,6 @@ class LogWriter {
   explicit LogWriter(int descriptor);
   /// Waits for the lines that are left, at most one second.
   ~LogWriter();
-  LogWriter(const LogWriter&) = delete;
-  LogWriter& operator=(const LogWriter&) = delete;
 
   /// Adds a line. Never waits for the reader and never throws.
   void add(std::string_view line) noexcept;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/format.h"
 #include "text/tokenizers/byte_level.h"
 #include "text/tokenizers/json_part.h"
 #include "text/tokenizers/regex.h"
@@ -18,18 +19,6 @@ namespace {
 
 constexpr const char* kDecoders =
     "Sequence, ByteLevel, ByteFallback, BPEDecoder, WordPiece, Metaspace, Replace, Strip or Fuse";
-
-std::string replace_all(std::string_view text, std::string_view from, std::string_view to) {
-  std::string result;
-  for (size_t at = 0; at < text.size();) {
-    const size_t found = from.empty() ? std::string_view::npos : text.find(from, at);
-    result += text.substr(at, found == std::string_view::npos ? found : found - at);
-    if (found == std::string_view::npos) break;
-    result += to;
-    at = found + from.size();
-  }
-  return result;
-}
 
 /// A decoder that applies a function to all tokens.
 template <class Function>
@@ -98,13 +87,14 @@ void decode_word_pieces(std::vector<std::string>& tokens, std::string_view prefi
     std::string& token = tokens[i];
     if (i > 0) token.starts_with(prefix) ? token.erase(0, prefix.size()) : token.insert(0, " ");
     for (const auto& [from, to] : cleaner) {
-      if (cleanup) token = replace_all(token, from, to);
+      if (cleanup) token = core::replace_all(token, from, to);
     }
   }
 }
 
 void decode_metaspace(std::vector<std::string>& tokens, std::string_view mark, bool prepended) {
-  for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = replace_all(tokens[i], mark, i == 0 && prepended ? "" : " ");
+  for (size_t i = 0; i < tokens.size(); ++i)
+    tokens[i] = core::replace_all(tokens[i], mark, i == 0 && prepended ? "" : " ");
 }
 
 void strip(std::string& token, std::string_view content, int64_t start, int64_t stop) {
@@ -142,7 +132,7 @@ std::unique_ptr<const Decoder> make_decoder(const Part& part) {
   if (type == "BPEDecoder") {
     return decoder_of([suffix = part.get_or("suffix", "</w>")](Tokens& tokens, bool) {
       for (size_t i = 0; i < tokens.size(); ++i) {
-        tokens[i] = replace_all(tokens[i], suffix, i + 1 < tokens.size() ? " " : "");
+        tokens[i] = core::replace_all(tokens[i], suffix, i + 1 < tokens.size() ? " " : "");
       }
     });
   }

@@ -195,7 +195,6 @@ TEST(EvictedKeys, FewStretchesBoundAMillionKeys) {
   const auto norm = [](int64_t key) { return key == 70 * 64 ? 9.0f : 1 + static_cast<float>(key % 640) / 640; };
   constexpr int64_t keys = 1 << 20, block = 64;
   for (int64_t begin = 0; begin < keys; begin += block) evicted.add({begin, begin + block, norm(begin)});
-  EXPECT_EQ(evicted.keys(), keys);
   EXPECT_EQ(evicted.longest(), 9);
   EXPECT_LE(evicted.bytes(), 2048);
   for (const float slope : {0.0f, 0x1p-16f, 0x1p-8f, 0.5f}) {

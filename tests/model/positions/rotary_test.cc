@@ -29,7 +29,7 @@ TEST(PartialRotary, RotatesTheFirstPartAndLeavesTheRest) {
   Tensor expected = x.clone(), found = x.clone();
   Tensor first = Tensor({2, 5, heads, 4});
   first.copy_from(x.slice(3, 0, 4));
-  nn::rotary(first, 11, static_cast<float>(model.config().attention.rotary_theta), first);
+  nn::rotary(first, 11, nn::rotary_frequencies(4, model.config().attention.rotary_theta), first);
   Tensor part = expected.slice(3, 0, 4);
   part.copy_from(first);
   core::state_of(model).positions.rotation->rotate(found, 11, {});
