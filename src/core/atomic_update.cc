@@ -6,6 +6,7 @@
 
 #include "core/files.h"
 #include "core/system.h"
+#include "core/temporary_file.h"
 
 namespace alibi::core {
 namespace {
@@ -15,20 +16,8 @@ namespace fs = std::filesystem;
 constexpr const char* kSaved = ".saved";
 constexpr std::string_view kPartPrefix = ".saving.";
 
-/// A temporary folder for one write, removed at the end.
-struct Part {
-  fs::path path;
-
-  explicit Part(const fs::path& folder) : path(folder / fmt::format("{}{}.part", kPartPrefix, ::getpid())) {
-    make_folder(path);
-  }
-  ~Part() {
-    std::error_code ignored;
-    fs::remove_all(path, ignored);
-  }
-  Part(const Part&) = delete;
-  Part& operator=(const Part&) = delete;
-};
+/// The temporary folder of one write.
+fs::path part_of(const fs::path& folder) { return folder / fmt::format("{}{}.part", kPartPrefix, ::getpid()); }
 
 std::vector<fs::path> entries_of(const fs::path& folder) {
   std::error_code error;
@@ -54,7 +43,7 @@ void give_name(const fs::path& file, const fs::path& name) {
 /// from the beginning, because .saved stays complete until it is removed.
 void put_in_place(const fs::path& folder, const std::set<std::string>& owned) {
   const fs::path saved = folder / kSaved;
-  const Part part(folder);
+  const TemporaryFolder part(part_of(folder));
   std::error_code error;
   for (const fs::path& file : entries_of(saved)) {
     const fs::path name = file.filename();
@@ -96,7 +85,7 @@ void update_atomically(const fs::path& folder, const std::set<std::string>& owne
   std::error_code error;
   if (fs::is_directory(folder / kSaved, error)) put_in_place(folder, owned);
   {
-    const Part part(folder);
+    const TemporaryFolder part(part_of(folder));
     write(part.path);
     rename_synced(part.path, folder / kSaved);
   }

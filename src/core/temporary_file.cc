@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 
+#include "core/files.h"
 #include "core/format.h"
 
 namespace alibi::core {
@@ -45,6 +46,13 @@ void TemporaryFile::read(void* data, size_t bytes, int64_t at) const {
   transfer_all(bytes, "temporary file", folder_, [&](size_t done) {
     return ::pread(descriptor_.get(), static_cast<char*>(data) + done, bytes - done, at + static_cast<off_t>(done));
   });
+}
+
+TemporaryFolder::TemporaryFolder(std::filesystem::path folder) : path(std::move(folder)) { make_folder(path); }
+
+TemporaryFolder::~TemporaryFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path, ignored);
 }
 
 }  // namespace alibi::core

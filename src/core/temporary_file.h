@@ -1,4 +1,5 @@
-// A file without a name, for data that does not fit into memory. The system removes it when it is closed.
+// A file without a name, for data that does not fit into memory, which the system removes when it is closed; and a
+// folder that is removed at the end.
 #pragma once
 
 #include <cstddef>
@@ -21,6 +22,18 @@ class TemporaryFile {
  private:
   std::filesystem::path folder_;
   Descriptor descriptor_;
+};
+
+/// A folder that is removed at the end, with all that is in it.
+class TemporaryFolder {
+ public:
+  /// Makes the folder if it does not exist. Throws Error.
+  explicit TemporaryFolder(std::filesystem::path folder);
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  std::filesystem::path path;
 };
 
 }  // namespace alibi::core

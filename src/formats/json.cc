@@ -42,7 +42,7 @@ std::shared_ptr<Json> shared(Json json) {
 /// for this, the parser callback, takes quadratic time in the number of keys.)
 class Builder : public nlohmann::json_sax<Json> {
  public:
-  Builder(std::string_view source, Json& root, bool keeps_numbers = false)
+  Builder(std::string_view source, Json& root, bool keeps_numbers)
       : source_(source), root_(root), keeps_numbers_(keeps_numbers) {}
 
   bool start_object(size_t) override { return enter(Json::object()); }
@@ -97,11 +97,16 @@ class Builder : public nlohmann::json_sax<Json> {
   Json* member_ = nullptr;   // in the innermost object: the value of the last key
 };
 
+SharedJson parsed(std::string_view text, std::string_view source, bool keeps_numbers) {
+  const std::shared_ptr<Json> root = shared(nullptr);
+  Builder builder(source, *root, keeps_numbers);
+  Json::sax_parse(text, &builder);
+  return root;
+}
+
 std::string describe(const Json& value) {
   if (value.is_structured()) return fmt::format("an {} of {}", value.type_name(), value.size());
-  std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
-  if (text.size() > 60) text = text.substr(0, 57) + "...";
-  return text;
+  return shown(value);
 }
 
 bool has_number_as_written(const OrderedJson& json) {
@@ -240,19 +245,9 @@ JsonObject JsonObject::object_or_empty(std::string_view key) const {
   return has(key) ? object(key) : JsonObject(Json::object(), fmt::format("{}{}.", where_, key));
 }
 
-SharedJson parse_json(std::string_view text, std::string_view source) {
-  const std::shared_ptr<Json> root = shared(nullptr);
-  Builder builder(source, *root);
-  Json::sax_parse(text, &builder);
-  return root;
-}
+SharedJson parse_json(std::string_view text, std::string_view source) { return parsed(text, source, false); }
 
-SharedJson parse_json_to_copy(std::string_view text, std::string_view source) {
-  const std::shared_ptr<Json> root = shared(nullptr);
-  Builder builder(source, *root, /*keeps_numbers=*/true);
-  Json::sax_parse(text, &builder);
-  return root;
-}
+SharedJson parse_json_to_copy(std::string_view text, std::string_view source) { return parsed(text, source, true); }
 
 JsonObject read_json_object(const std::filesystem::path& path, size_t most) {
   return {parse_json(core::read_file(path, most), path.string()), path.string() + ": "};
@@ -266,6 +261,12 @@ void keep_numbers(const Json& source, OrderedJson& copy) {
   if (source.is_object()) {
     for (auto& item : copy.items()) keep_numbers(source.at(item.key()), item.value());
   }
+}
+
+std::string shown(const Json& value) {
+  std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  if (text.size() > 60) text = text.substr(0, 57) + "...";
+  return text;
 }
 
 std::string to_text(const OrderedJson& json) { return dumped(json, 2, 0) + "\n"; }

@@ -80,6 +80,9 @@ inline constexpr size_t kMostJsonBytes = size_t{16} << 20;
 /// Reads a file that contains one JSON object. Throws Error if it has more than `most` bytes.
 JsonObject read_json_object(const std::filesystem::path& path, size_t most = kMostJsonBytes);
 
+/// The beginning of a value's text, for messages.
+std::string shown(const Json& value);
+
 /// Uses two spaces per level and ends with a line feed. Numbers that JSON cannot express (NaN, infinities) become null.
 /// Invalid UTF-8 becomes U+FFFD.
 std::string to_text(const OrderedJson& json);

@@ -34,7 +34,6 @@ struct ConfigFields {
 };
 
 /// Throws for the first invalid field.
-void check_config(const TransformerConfig& config, const ConfigFields& fields);
 void check_config(const LanguageModelConfig& config, const ConfigFields& fields);
 
 }  // namespace alibi::model

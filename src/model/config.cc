@@ -73,12 +73,6 @@ void check_transformer(const TransformerConfig& t, const model::ConfigFields& fi
 
 }  // namespace
 
-void model::check_config(const TransformerConfig& t, const model::ConfigFields& fields) {
-  LanguageModelConfig config;
-  config.transformer = t;
-  model::check_config(config, fields);
-}
-
 void model::check_config(const LanguageModelConfig& config, const model::ConfigFields& fields) {
   check_ranges(config, fields);
   check_transformer(config.transformer, fields);
@@ -116,7 +110,11 @@ void model::check_config(const LanguageModelConfig& config, const model::ConfigF
                   fields.name("adaptive.factor"), adaptive.factor, adaptive.cutoffs.size()));
 }
 
-void TransformerConfig::validate() const { model::check_config(*this, own_words()); }
+void TransformerConfig::validate() const {
+  LanguageModelConfig config;
+  config.transformer = *this;
+  config.validate();
+}
 
 void LanguageModelConfig::validate() const { model::check_config(*this, own_words()); }
 

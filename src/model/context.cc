@@ -285,7 +285,6 @@ void model::read(const LanguageModel& model, const Tensor& ids, std::span<Contex
 }
 
 Tensor model::read_ragged(const LanguageModel& model, std::span<const RaggedRow> rows, PassMemory& memory) {
-  const core::KeepMemory keep;
   Reading reading(model, memory);
   for (const auto& [context, ids] : rows) {
     const int64_t tokens = std::ssize(ids), most = most_tokens(*context);

@@ -64,7 +64,8 @@ struct RaggedRow {
 /// Reads any number of tokens into each of several contexts in one pass, so that the weights are read once, and returns
 /// the final hidden states [tokens of all rows, d_model] in the order of the rows. With nn::IndependentRows the states
 /// of a row have the same bits whichever other rows are read with it. A row may have at most most_tokens() of its
-/// context. The caller keeps `memory` from call to call. If it throws, the contexts keep their previous state.
+/// context. The caller keeps `memory`, and a core::KeepMemory, from call to call. If it throws, the contexts keep their
+/// previous state.
 Tensor read_ragged(const LanguageModel& model, std::span<const RaggedRow> rows, PassMemory& memory);
 /// Maximum number of tokens that may be read into the context in one pass.
 int64_t most_tokens(const Context& context);

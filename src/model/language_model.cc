@@ -313,14 +313,10 @@ double LanguageModel::accumulate_gradients(const Tensor& ids, const Tensor& targ
         "[language model training] the gradients are not allocated; call zero_gradients() first");
   const int64_t batch = ids.size(0), length = ids.size(1), rows = batch * length;
   const int64_t width = config().transformer.d_model;
-  const auto reuse = [&](Tensor& tensor, DType dtype) {
-    if (tensor.defined() && tensor.size(0) == rows && tensor.dtype() == dtype) return;
-    tensor = Tensor::empty({rows, width}, dtype);
-  };
-  reuse(s.embedded, DType::float32);
+  model::reuse(s.embedded, {rows, width}, DType::float32);
   s.vocabulary->embed(ids.reshape({rows}), nullptr, s.embedded);
   const Tensor states = s.transformer.forward(s.embedded.reshape({batch, length, width}), seed);
-  reuse(s.dhidden, states.dtype());
+  model::reuse(s.dhidden, {rows, width}, states.dtype());
   std::vector<float> nll(static_cast<size_t>(rows));
   s.vocabulary->nll_with_gradients(states.reshape({rows, width}), targets.reshape({rows}), gradient_scale, seed, nll,
                                    s.dhidden);
@@ -344,7 +340,7 @@ std::vector<const Parameter*> LanguageModel::parameters() const {
 
 void LanguageModel::set_precision(Precision precision) {
   state_->transformer.set_precision(precision);
-  weights_changed();
+  model::round_operands(model::pointers_to(state_->vocabulary_parameters), precision);
 }
 Precision LanguageModel::precision() const { return state_->transformer.precision(); }
 void LanguageModel::set_recompute(bool recompute) { state_->transformer.set_recompute(recompute); }

@@ -4,16 +4,12 @@
 #include <utility>
 
 namespace alibi::model {
-namespace {
 
-/// Reuses a tensor's memory in the next step if the shape is the same.
 void reuse(Tensor& tensor, const Shape& shape, DType dtype) {
   if (tensor.defined() && tensor.shape() == shape && tensor.dtype() == dtype) return;
   tensor = Tensor();  // freed before the allocation, so that the peak contains only one of them
   tensor = Tensor::empty(shape, dtype);
 }
-
-}  // namespace
 
 Tensor Sequences::part(const Tensor& tensor, size_t index) const {
   if (sessions.size() <= 1) return tensor;

@@ -18,6 +18,9 @@
 
 namespace alibi::model {
 
+/// Reuses a tensor's memory in the next step if the shape is the same.
+void reuse(Tensor& tensor, const Shape& shape, DType dtype);
+
 /// What a forward pass keeps for the backward pass.
 enum class Keep : uint8_t {
   nothing,  ///< inference: all layers share the memory of one

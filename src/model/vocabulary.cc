@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -186,18 +187,16 @@ class Bands : public Vocabulary {
   }
 
  private:
-  nn::AdaptiveWeights weights() const {
+  /// A tensor of each parameter.
+  template <class Member>
+  nn::AdaptiveWeights all(Member member) const {
     nn::AdaptiveWeights result;
-    for (const Parameter* table : tables_) result.tables.push_back(table->operand());
-    for (const Parameter* projection : projections_) result.projections.push_back(projection->operand());
+    for (const Parameter* table : tables_) result.tables.push_back(std::invoke(member, *table));
+    for (const Parameter* projection : projections_) result.projections.push_back(std::invoke(member, *projection));
     return result;
   }
-  nn::AdaptiveWeights gradients() const {
-    nn::AdaptiveWeights result;
-    for (const Parameter* table : tables_) result.tables.push_back(table->gradient);
-    for (const Parameter* projection : projections_) result.projections.push_back(projection->gradient);
-    return result;
-  }
+  nn::AdaptiveWeights weights() const { return all(&Parameter::operand); }
+  nn::AdaptiveWeights gradients() const { return all(&Parameter::gradient); }
 
   int width_;
   float scale_, dropout_;

@@ -10,13 +10,6 @@
 namespace alibi::serve {
 namespace {
 
-/// The beginning of a value, for messages.
-std::string shown(const Json& value) {
-  std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
-  if (text.size() > 60) text = text.substr(0, 57) + "...";
-  return text;
-}
-
 /// The value if it is an integer, also one that is written as 10.0 or 1e3: JSON has one type of numbers.
 std::optional<int64_t> integer_of(const Json& value) {
   constexpr double end = 9223372036854775808.0;  // 2^63
@@ -48,7 +41,7 @@ Fields::Fields(std::string_view body) {
 
 Fields::Fields(const Json& object, const std::string& where) : object_(&object), where_(where + ".") {
   if (!object.is_object())
-    throw ApiError{400, fmt::format("{} is {}, expected an object", where, shown(object)), where};
+    throw ApiError{400, fmt::format("{} is {}, expected an object", where, formats::shown(object)), where};
 }
 
 const Json* Fields::find(std::string_view key) const {
@@ -65,8 +58,9 @@ const Json& Fields::at(std::string_view key) const {
 
 void Fields::fail(std::string_view key, const std::string& problem) const {
   const Json* const value = find(key);
-  throw ApiError{400, fmt::format("{}{} is {}, {}", where_, key, value != nullptr ? shown(*value) : "missing", problem),
-                 where_ + std::string(key)};
+  throw ApiError{
+      400, fmt::format("{}{} is {}, {}", where_, key, value != nullptr ? formats::shown(*value) : "missing", problem),
+      where_ + std::string(key)};
 }
 
 std::optional<int64_t> Fields::integer(std::string_view key, int64_t least, int64_t most) const {
@@ -156,7 +150,7 @@ std::vector<TextInput> Fields::inputs(std::string_view key) const {
 void Fields::expect(std::string_view key, std::initializer_list<Json> supported) const {
   const Json* const value = find(key);
   if (value == nullptr || std::find(supported.begin(), supported.end(), *value) != supported.end()) return;
-  fail(key, fmt::format("only {} is supported", shown(*supported.begin())));
+  fail(key, fmt::format("only {} is supported", formats::shown(*supported.begin())));
 }
 
 }  // namespace alibi::serve

@@ -17,11 +17,11 @@ struct ChatMessage {
 struct ChatTemplate {
   std::string_view name;
   std::string_view family;  ///< models that were trained with it
-  std::string_view system_begin, system_end;
-  std::string_view user_begin, user_end;
-  std::string_view assistant_begin;  ///< also ends the prompt for the next reply
-  std::string_view assistant_space;  ///< between assistant_begin and an earlier reply; the model writes its own
-  std::string_view assistant_end;
+  std::string_view system_begin = {}, system_end = {};
+  std::string_view user_begin = {}, user_end = {};
+  std::string_view assistant_begin = {};  ///< also ends the prompt for the next reply
+  std::string_view assistant_space = {};  ///< between assistant_begin and an earlier reply; the model writes its own
+  std::string_view assistant_end = {};
   std::string_view default_system = {};  ///< used if the conversation has no system message
   std::string_view stop = {};            ///< a reply ends before it, if no end-of-text token did so
   bool system_in_user = false;           ///< the system message is the beginning of the first user message

@@ -54,10 +54,8 @@ TokenFile read_part(const fs::path& folder, const char* name, const formats::Jso
 }
 
 struct Parts {
-  std::shared_ptr<const Tokenizer> tokenizer;
   TokenFile train, valid;
-  int64_t train_files = 0, valid_files = 0;
-  std::string split_rule;
+  TrainingData data;
 };
 
 Parts read_parts_of(const fs::path& folder) {
@@ -69,29 +67,21 @@ Parts read_parts_of(const fs::path& folder) {
   check(data.get<int64_t>("version") == kDataVersion, "[tokens] {}: version {}, expected {}", path.string(),
         data.get<int64_t>("version"), kDataVersion);
   Parts parts;
-  parts.tokenizer = Tokenizer::load(folder);
-  parts.train = read_part(folder, kTrainFile, data.object("train"), *parts.tokenizer);
-  parts.valid = read_part(folder, kValidFile, data.object("valid"), *parts.tokenizer);
-  parts.train_files = data.object("train").get<int64_t>("documents");
-  parts.valid_files = data.object("valid").get<int64_t>("documents");
-  parts.split_rule = data.get<std::string>("split_rule");
+  TrainingData& read = parts.data;
+  read.tokenizer = Tokenizer::load(folder);
+  parts.train = read_part(folder, kTrainFile, data.object("train"), *read.tokenizer);
+  parts.valid = read_part(folder, kValidFile, data.object("valid"), *read.tokenizer);
+  read.train = parts.train.stream;
+  read.valid = parts.valid.stream;
+  read.train_bytes = parts.train.header.bytes;
+  read.valid_bytes = parts.valid.header.bytes;
+  read.train_files = data.object("train").get<int64_t>("documents");
+  read.valid_files = data.object("valid").get<int64_t>("documents");
+  read.split_rule = data.get<std::string>("split_rule");
   return parts;
 }
 
 Parts read_parts(const fs::path& folder) { return core::read_atomically(folder, kDataFile, read_parts_of); }
-
-TrainingData to_data(const Parts& parts) {
-  return {parts.tokenizer,
-          parts.train.stream,
-          parts.valid.stream,
-          parts.train.header.bytes,
-          parts.valid.header.bytes,
-          parts.train_files,
-          parts.valid_files,
-          parts.split_rule,
-          {},
-          {}};
-}
 
 }  // namespace
 
@@ -143,10 +133,10 @@ void write_data_folder(const fs::path& folder, const Corpus& corpus, const Token
   });
 }
 
-TrainingData read_data_folder(const fs::path& folder) { return to_data(read_parts(folder)); }
+TrainingData read_data_folder(const fs::path& folder) { return read_parts(folder).data; }
 
 TrainingData check_data_folder(const fs::path& folder, const TextProgress& progress, DataPart part) {
-  const Parts parts = read_parts(folder);
+  Parts parts = read_parts(folder);
   std::vector<std::pair<const TokenFile*, const char*>> files = {{&parts.valid, kValidFile}};
   if (part == DataPart::both) files.emplace_back(&parts.train, kTrainFile);
   double all = 0, before = 0;
@@ -158,7 +148,7 @@ TrainingData check_data_folder(const fs::path& folder, const TextProgress& progr
     });
     before += tokens;
   }
-  return to_data(parts);
+  return std::move(parts.data);
 }
 
 }  // namespace alibi::text

@@ -41,13 +41,7 @@ Json added_tokens(const GgufVocabulary& vocabulary, const std::vector<std::strin
                          number == vocabulary.eos || number == vocabulary.unknown || number == vocabulary.separator ||
                          number == vocabulary.classify;
     if (!special && type != kUserToken) continue;
-    added.push_back({{"id", id},
-                     {"content", tokens[id]},
-                     {"single_word", false},
-                     {"lstrip", false},
-                     {"rstrip", false},
-                     {"normalized", !special},
-                     {"special", special}});
+    added.push_back(added_token(number, tokens[id], special));
   }
   return added;
 }

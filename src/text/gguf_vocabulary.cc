@@ -14,6 +14,7 @@
 
 #include "core/check.h"
 #include "core/files.h"
+#include "core/temporary_file.h"
 #include "formats/json.h"
 #include "text/gguf_pre_tokenizers.h"
 #include "text/gguf_tokenizer.h"
@@ -55,24 +56,12 @@ Usual usual_of(const std::string& model, const std::string& pre) {
   return {.add_bos = found != nullptr && found->add_bos};
 }
 
-/// A folder that lasts as long as this.
-class ScratchFolder {
- public:
-  ScratchFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "alibi-tokenizer-XXXXXX").string();
-    check(::mkdtemp(name.data()) != nullptr, "[convert] cannot make a folder in {}",
-          std::filesystem::temp_directory_path().string());
-    path = name;
-  }
-  ~ScratchFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path, ignored);
-  }
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-
-  std::filesystem::path path;
-};
+core::TemporaryFolder scratch_folder() {
+  std::string name = (std::filesystem::temp_directory_path() / "alibi-tokenizer-XXXXXX").string();
+  check(::mkdtemp(name.data()) != nullptr, "[convert] cannot make a folder in {}",
+        std::filesystem::temp_directory_path().string());
+  return core::TemporaryFolder(name);
+}
 
 GgufVocabulary vocabulary_of(const tokenizers::SentencePieceModel& model, std::string_view kind) {
   using Algorithm = tokenizers::SentencePieceModel::Algorithm;
@@ -164,7 +153,7 @@ std::optional<GgufVocabulary> read_gguf_vocabulary(const JsonObject& metadata) {
 }
 
 GgufVocabulary gguf_vocabulary_of(const Tokenizer& tokenizer, int vocab_size) {
-  const ScratchFolder scratch;
+  const core::TemporaryFolder scratch = scratch_folder();
   tokenizer.save(scratch.path);
   const std::filesystem::path model = scratch.path / kSentencePieceFile, json = scratch.path / kHuggingFaceFile;
   check_usage(core::path_exists(model) || core::path_exists(json),

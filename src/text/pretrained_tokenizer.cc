@@ -135,7 +135,7 @@ std::shared_ptr<const Tokenizer> tokenizer_from_json(std::string json, std::stri
   {
     const formats::JsonObject file(formats::parse_json(json, where), where + ": ");
     if (is_byte_tokenizer(file)) return std::make_shared<ByteTokenizer>();
-    engine = std::make_unique<tokenizers::Pipeline>(tokenizers::Part(file.raw(), file.where()));
+    engine = std::make_unique<tokenizers::Pipeline>(file);
   }
   return std::make_shared<PretrainedTokenizer>(
       std::move(engine), PretrainedTokenizer::Source{kHuggingFaceFile, std::move(json), std::move(config), where});

@@ -90,13 +90,7 @@ formats::Json tokenizer_json(const SentencePieceModel& model) {
   for (size_t id = 0; id < model.pieces.size(); ++id) {
     const SentencePieceModel::Piece& piece = model.pieces[id];
     if (piece.type != Type::unknown && piece.type != Type::control) continue;
-    added.push_back({{"id", id},
-                     {"content", piece.text},
-                     {"single_word", false},
-                     {"lstrip", false},
-                     {"rstrip", false},
-                     {"normalized", false},
-                     {"special", true}});
+    added.push_back(added_token(static_cast<int64_t>(id), piece.text, true));
   }
   const formats::Json to_mark = {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", kSpaceMark}};
   const formats::Json to_space = {{"type", "Replace"}, {"pattern", {{"String", kSpaceMark}}}, {"content", " "}};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstddef>
 #include <cstring>
 #include <limits>
 #include <memory>
@@ -23,15 +24,10 @@ struct Layout {
   char magic[8];
   uint32_t version;
   uint32_t token_width;  // bytes of an id
-  int64_t tokens;
-  int64_t bytes;
-  uint64_t fingerprint;
-  uint64_t checksum;
-  int32_t vocab_size;
-  int32_t end_of_text;
+  TokenFileHeader header;
   uint64_t header_checksum;  // FNV-1a of the bytes before it
 };
-static_assert(sizeof(Layout) == 64);
+static_assert(sizeof(Layout) == 64 && offsetof(Layout, header) == 16 && offsetof(TokenFileHeader, vocab_size) == 32);
 
 constexpr std::string_view kMagic = "ALIBITOK";
 constexpr uint32_t kTokenFileVersion = 1;
@@ -45,12 +41,7 @@ std::string to_bytes(const TokenFileHeader& header) {
   std::memcpy(layout.magic, kMagic.data(), kMagic.size());
   layout.version = kTokenFileVersion;
   layout.token_width = sizeof(int32_t);
-  layout.tokens = header.tokens;
-  layout.bytes = header.bytes;
-  layout.fingerprint = header.fingerprint;
-  layout.checksum = header.checksum;
-  layout.vocab_size = header.vocab_size;
-  layout.end_of_text = header.end_of_text;
+  layout.header = header;
   layout.header_checksum = header_checksum(layout);
   return {reinterpret_cast<const char*>(&layout), sizeof layout};
 }
@@ -97,15 +88,15 @@ TokenFile read_token_file(const std::filesystem::path& path) {
   check(layout.token_width == sizeof(int32_t), "[tokens] {}: ids of {} bytes, expected {}", where, layout.token_width,
         sizeof(int32_t));
   const size_t payload = bytes.size() - sizeof(Layout);
-  check(payload % sizeof(int32_t) == 0 && static_cast<uint64_t>(layout.tokens) == payload / sizeof(int32_t),
-        "[tokens] {}: {} bytes of ids, the header states {} ids of {} bytes", where, payload, layout.tokens,
+  const TokenFileHeader& header = layout.header;
+  check(payload % sizeof(int32_t) == 0 && static_cast<uint64_t>(header.tokens) == payload / sizeof(int32_t),
+        "[tokens] {}: {} bytes of ids, the header states {} ids of {} bytes", where, payload, header.tokens,
         sizeof(int32_t));
-  check(layout.vocab_size > 0 && layout.end_of_text >= 0 && layout.end_of_text < layout.vocab_size && layout.bytes >= 0,
-        "[tokens] {}: a vocabulary of {} with the end of text {}, {} bytes of text", where, layout.vocab_size,
-        layout.end_of_text, layout.bytes);
+  check(header.vocab_size > 0 && header.end_of_text >= 0 && header.end_of_text < header.vocab_size && header.bytes >= 0,
+        "[tokens] {}: a vocabulary of {} with the end of text {}, {} bytes of text", where, header.vocab_size,
+        header.end_of_text, header.bytes);
   TokenFile result;
-  result.header = {layout.vocab_size, layout.end_of_text, layout.tokens,
-                   layout.bytes,      layout.fingerprint, layout.checksum};
+  result.header = header;
   result.stream = {{reinterpret_cast<const int32_t*>(bytes.data() + sizeof(Layout)), payload / sizeof(int32_t)}, file};
   return result;
 }

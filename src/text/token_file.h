@@ -10,14 +10,14 @@
 
 namespace alibi::text {
 
-/// Content of the 64 bytes of the header.
+/// A part of the 64 bytes of the header, in the order of the file.
 struct TokenFileHeader {
-  int32_t vocab_size = 0;
-  int32_t end_of_text = 0;
   int64_t tokens = 0;
   int64_t bytes = 0;         ///< size of the text that the tokens represent
   uint64_t fingerprint = 0;  ///< fingerprint of the tokenizer
   uint64_t checksum = 0;     ///< checksum of the ids
+  int32_t vocab_size = 0;
+  int32_t end_of_text = 0;
 };
 
 /// FNV-1a over 32-bit words. `hash` continues an earlier one.

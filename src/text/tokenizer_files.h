@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <set>
 #include <string>
 
 #include "alibi/tokenizer.h"
+#include "formats/json.h"
 
 namespace alibi::text {
 
@@ -22,6 +24,13 @@ inline constexpr size_t kMostTokenizerBytes = size_t{1} << 30;
 
 /// Describes the tokenizer for other programs; alibi does not read it.
 inline constexpr const char* kTokenizerConfigFile = "tokenizer_config.json";
+
+/// A token in "added_tokens" of kHuggingFaceFile.
+template <class Json = formats::Json>
+Json added_token(int64_t id, const std::string& content, bool special) {
+  return {{"id", id},        {"content", content},     {"single_word", false}, {"lstrip", false},
+          {"rstrip", false}, {"normalized", !special}, {"special", special}};
+}
 
 /// The names of all these files.
 std::set<std::string> tokenizer_file_names();

@@ -9,6 +9,7 @@
 #include "core/format.h"
 #include "formats/json.h"
 #include "text/hash.h"
+#include "text/lines.h"
 #include "text/tokenizer_files.h"
 #include "text/tokenizers/unicode.h"
 #include "text/units.h"
@@ -83,19 +84,14 @@ WordTokenizer::WordTokenizer(std::vector<WordCount> words) : words_(std::move(wo
 std::shared_ptr<const WordTokenizer> WordTokenizer::load(const std::filesystem::path& file) {
   const std::string text = core::read_file(file, kMostTokenizerBytes);
   std::vector<WordCount> words;
-  size_t line = 0;
-  for (size_t begin = 0; begin < text.size();) {
-    ++line;
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    const std::string_view whole = std::string_view(text).substr(begin, end - begin);
+  each_line(text, [&](std::string_view whole, int64_t line) {
     const size_t space = whole.rfind(' ');
     int64_t count = -1;
     if (space != std::string_view::npos && !core::parse_number(whole.substr(space + 1), count)) count = -1;
     check(count >= 0, "[tokenizer] {}: line {} is '{}', expected a word, a space and its count", file.string(), line,
           whole.substr(0, 60));
     words.emplace_back(whole.substr(0, space), count);
-    begin = end + 1;
-  }
+  });
   try {
     return std::make_shared<WordTokenizer>(std::move(words));
   } catch (const Error& error) {
@@ -150,13 +146,7 @@ void WordTokenizer::save(const std::filesystem::path& folder) const {
   formats::Json added = formats::Json::array();
   int32_t id = 0;
   for (const char* name : kNames) {
-    added.push_back({{"id", id},
-                     {"content", name},
-                     {"single_word", false},
-                     {"lstrip", false},
-                     {"rstrip", false},
-                     {"normalized", false},
-                     {"special", true}});
+    added.push_back(added_token(id, name, true));
     vocab[name] = id++;
   }
   for (const auto& [word, count] : words_) vocab[word] = id++;

@@ -11,6 +11,7 @@
 #include "core/checksum.h"
 #include "core/format.h"
 #include "core/locks.h"
+#include "core/temporary_file.h"
 #include "formats/safetensors.h"
 #include "model/families/own_as_family.h"
 #include "model/own_folder.h"
@@ -195,15 +196,9 @@ training::Checkpoints::Checkpoints(const fs::path& model_folder)
 
 void training::Checkpoints::write(const LanguageModel& model, std::vector<formats::StreamedTensor> tensors,
                                   const training::TrainState& state, const formats::OrderedJson& identity) const {
-  const fs::path target = folder_ / name_of_step(state.step), part = unfinished(target);
-  struct Remove {
-    fs::path path;
-    ~Remove() {
-      std::error_code ignored;
-      fs::remove_all(path, ignored);
-    }
-  } const remove{part};
-  core::make_folder(part);
+  const fs::path target = folder_ / name_of_step(state.step);
+  const core::TemporaryFolder unfinished_folder(unfinished(target));
+  const fs::path& part = unfinished_folder.path;
   model::write_own_files(part, model::own_folder_json(model.config(), &model.tokenizer()), model.config(),
                          model.parameters(), &model.tokenizer());
   const Tensor losses = Tensor::from(state.loss, {static_cast<int64_t>(state.loss.size())});

@@ -19,14 +19,11 @@ LanguageModelConfig baichuan_config(const formats::JsonObject& json, const forma
     in.refuse("max_position_embeddings",
               "no such key: this is a Baichuan-7B, whose rotary positions are not supported");
   }
-  t.layers = in.integer("layers", {"num_hidden_layers"});
-  t.d_model = in.integer("d_model", {"hidden_size"});
-  t.attention.heads = in.integer("heads", {"num_attention_heads"});
-  config.vocab_size = in.integer("vocab_size", {"vocab_size"});
+  in.sizes(config, {"num_hidden_layers"}, {"hidden_size"}, {"num_attention_heads"});
   config.train_length = json.get_int_or("model_max_length", 0, 0, int64_t{1} << 40);
   in.refuse_unless("hidden_act", "silu", "another activation");
   t.block.activation = Activation::swiglu;
-  t.block.expansion = static_cast<double>(json.get_int("intermediate_size", 1, int64_t{64} * t.d_model)) / t.d_model;
+  t.block.expansion = in.expansion("intermediate_size", t.d_model);
   t.block.norm = Norm::rms_norm;
   t.block.norm_eps = static_cast<float>(in.number_or("norm_eps", "rms_norm_eps", 1e-6, 0));
   t.block.bias = false;
@@ -50,7 +47,6 @@ constexpr Mapping kBaichuanTensors[] = {
 
 }  // namespace
 
-extern const Family kBaichuan;
 constinit const Family kBaichuan = {.name = "baichuan",
                                     .folder = {.names = {"baichuan"},
                                                .config = baichuan_config,

@@ -41,13 +41,9 @@ LanguageModelConfig bert_config(const formats::JsonObject& json, const formats::
   }
   LanguageModelConfig config = usual_bert();
   TransformerConfig& t = config.transformer;
-  t.layers = in.integer("layers", {"num_hidden_layers"});
-  t.d_model = in.integer("d_model", {"hidden_size"});
-  t.attention.heads = in.integer("heads", {"num_attention_heads"});
-  config.vocab_size = in.integer("vocab_size", {"vocab_size"});
+  in.sizes(config, {"num_hidden_layers"}, {"hidden_size"}, {"num_attention_heads"});
   t.embedding.token_types = in.integer("token_types", {"type_vocab_size"});
-  const int hidden = static_cast<int>(json.get_int("intermediate_size", 1, int64_t{64} * t.d_model));
-  t.block.expansion = static_cast<double>(hidden) / t.d_model;
+  t.block.expansion = in.expansion("intermediate_size", t.d_model);
   t.block.norm_eps = static_cast<float>(in.number_or("norm_eps", "layer_norm_eps", 1e-12, 0));
   t.block.dropout = in.rate("dropout", "hidden_dropout_prob");
   t.attention.dropout = in.rate("attention_dropout", "attention_probs_dropout_prob");
@@ -104,10 +100,7 @@ LanguageModelConfig bert_gguf_config(const formats::JsonObject& metadata, const 
   ConfigReader in(metadata);
   LanguageModelConfig config = usual_bert();
   TransformerConfig& t = config.transformer;
-  t.layers = in.integer("layers", {"jina-bert-v2.block_count"});
-  t.d_model = in.integer("d_model", {"jina-bert-v2.embedding_length"});
-  t.attention.heads = in.integer("heads", {"jina-bert-v2.attention.head_count"});
-  config.train_length = metadata.get_int_or("jina-bert-v2.context_length", 0, 0, int64_t{1} << 40);
+  in.gguf_sizes(config, "jina-bert-v2");
   config.vocab_size = rows_of_tensor(weights, "token_embd.weight");
   t.embedding.token_types = rows_of_tensor(weights, "token_types.weight");
   const int64_t hidden = metadata.get_int("jina-bert-v2.feed_forward_length", 1, int64_t{64} * t.d_model);
@@ -140,7 +133,6 @@ constexpr Mapping kBertGgufTensors[] = {{"wte", {"token_embd"}},
 
 }  // namespace
 
-extern const Family kBert;
 constinit const Family kBert = {
     .name = "bert",
     .folder = {.names = {"bert"},

@@ -23,10 +23,8 @@ LanguageModelConfig bloom_config(const formats::JsonObject& json, const formats:
   ConfigReader in(json);
   LanguageModelConfig config = usual_bloom();
   TransformerConfig& t = config.transformer;
-  t.layers = in.integer("layers", {"n_layer", "num_hidden_layers"});
-  t.d_model = in.integer("d_model", {"hidden_size", "n_embed", "n_embd"});
-  t.attention.heads = in.integer("heads", {"n_head", "num_attention_heads"});
-  config.vocab_size = in.integer("vocab_size", {"vocab_size"});
+  in.sizes(config, {"n_layer", "num_hidden_layers"}, {"hidden_size", "n_embed", "n_embd"},
+           {"n_head", "num_attention_heads"});
   config.train_length = json.get_int_or("seq_length", 0, 0, int64_t{1} << 40);
   t.block.norm_eps = static_cast<float>(in.number_or("norm_eps", "layer_norm_epsilon", 1e-5, 0));
   if (json.get_or<bool>("apply_residual_connection_post_layernorm", false)) t.block.residual = Residual::normed;
@@ -40,17 +38,16 @@ LanguageModelConfig bloom_gguf_config(const formats::JsonObject& metadata, const
   ConfigReader in(metadata);
   LanguageModelConfig config = usual_bloom();
   TransformerConfig& t = config.transformer;
-  t.layers = in.integer("layers", {"bloom.block_count"});
-  t.d_model = in.integer("d_model", {"bloom.embedding_length"});
-  t.attention.heads = in.integer("heads", {"bloom.attention.head_count"});
-  config.train_length = metadata.get_int_or("bloom.context_length", 0, 0, int64_t{1} << 40);
+  in.gguf_sizes(config, "bloom");
   config.vocab_size = static_cast<int>(std::min<int64_t>(weights.info("token_embd.weight").shape.front(), INT32_MAX));
   t.block.norm_eps = static_cast<float>(in.number("norm_eps", "bloom.attention.layer_norm_epsilon", 0));
   t.head.tied = !weights.contains("output.weight");
   return in.checked(config);
 }
 
-constexpr Mapping kBloomTensors[] = {
+}  // namespace
+
+constexpr Mapping kBloomTensors[10] = {
     {"wte", {"transformer.word_embeddings"}},
     {"norm_e", {"transformer.word_embeddings_layernorm"}},
     {"lm_head", {"lm_head"}},
@@ -62,27 +59,12 @@ constexpr Mapping kBloomTensors[] = {
     {"blocks.#.ffn.up_proj", {"transformer.h.#.mlp.dense_h_to_4h"}},
     {"blocks.#.ffn.down_proj", {"transformer.h.#.mlp.dense_4h_to_h"}}};
 
-constexpr Mapping kBloomGgufTensors[] = {{"wte", {"token_embd"}},
-                                         {"norm_e", {"token_embd_norm"}},
-                                         {"lm_head", {"output"}},
-                                         {"norm_f", {"output_norm"}},
-                                         {"blocks.#.norm_1", {"blk.#.attn_norm"}},
-                                         {"blocks.#.attn.Wqkv", {"blk.#.attn_qkv"}},
-                                         {"blocks.#.attn.out_proj", {"blk.#.attn_output"}},
-                                         {"blocks.#.norm_2", {"blk.#.ffn_norm"}},
-                                         {"blocks.#.ffn.up_proj", {"blk.#.ffn_up"}},
-                                         {"blocks.#.ffn.down_proj", {"blk.#.ffn_down"}}};
-
-}  // namespace
-
-extern const Family kBloom;
-constinit const Family kBloom = {
-    .name = "bloom",
-    .folder = {.names = {"bloom"},
-               .config = bloom_config,
-               .mappings = kBloomTensors,
-               .tied_head = "lm_head.weight",
-               .prefix = "transformer."},
-    .gguf = {.names = {"bloom"}, .config = bloom_gguf_config, .mappings = kBloomGgufTensors}};
+constinit const Family kBloom = {.name = "bloom",
+                                 .folder = {.names = {"bloom"},
+                                            .config = bloom_config,
+                                            .mappings = kBloomTensors,
+                                            .tied_head = "lm_head.weight",
+                                            .prefix = "transformer."},
+                                 .gguf = {.names = {"bloom"}, .config = bloom_gguf_config, .mappings = kGgufTensors}};
 
 }  // namespace alibi::model

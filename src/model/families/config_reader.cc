@@ -16,10 +16,6 @@ const formats::OptionRange& range_of_field(std::string_view field) {
   fail("[config] there is no field called {}", field);
 }
 
-std::string shown(const formats::Json& value) {
-  return value.dump(-1, ' ', false, formats::Json::error_handler_t::replace).substr(0, 60);
-}
-
 }  // namespace
 
 std::string_view ConfigReader::first_of(Keys keys) const {
@@ -34,6 +30,30 @@ int ConfigReader::integer(std::string_view field, Keys keys) {
   found(field, key);
   const int64_t most = static_cast<int64_t>(range_of_field(field).most.value_or(0x1p30));
   return static_cast<int>(file_.get_int(key, 1, most));
+}
+
+void ConfigReader::transformer_sizes(TransformerConfig& t, Keys layers, Keys d_model, Keys heads,
+                                     std::string_view kv_heads) {
+  t.layers = integer("layers", layers);
+  t.d_model = integer("d_model", d_model);
+  t.attention.heads = integer("heads", heads);
+  if (!kv_heads.empty() && file_.has(kv_heads)) t.attention.kv_heads = integer("kv_heads", {kv_heads});
+}
+
+void ConfigReader::sizes(LanguageModelConfig& config, Keys layers, Keys d_model, Keys heads,
+                         std::string_view kv_heads) {
+  transformer_sizes(config.transformer, layers, d_model, heads, kv_heads);
+  config.vocab_size = integer("vocab_size", {"vocab_size"});
+}
+
+void ConfigReader::gguf_sizes(LanguageModelConfig& config, const std::string& architecture, std::string_view kv_heads) {
+  transformer_sizes(config.transformer, {architecture + ".block_count"}, {architecture + ".embedding_length"},
+                    {architecture + ".attention.head_count"}, kv_heads);
+  config.train_length = file_.get_int_or(architecture + ".context_length", 0, 0, int64_t{1} << 40);
+}
+
+double ConfigReader::expansion(std::string_view key, int d_model) const {
+  return static_cast<double>(file_.get_int(key, 1, int64_t{64} * d_model)) / d_model;
 }
 
 double ConfigReader::number(std::string_view field, std::string_view key, double above) {
@@ -63,12 +83,13 @@ float ConfigReader::rate(std::string_view field, std::string_view key) {
 
 void ConfigReader::refuse(std::string_view key, std::string_view expected) const {
   const formats::Json value = file_.has(key) ? file_.raw().at(std::string(key)) : formats::Json();
-  fail("[config] {}{} is {}, expected {}", file_.where(), key, value.is_null() ? "missing" : shown(value), expected);
+  fail("[config] {}{} is {}, expected {}", file_.where(), key, value.is_null() ? "missing" : formats::shown(value),
+       expected);
 }
 
 void ConfigReader::refuse_unless(std::string_view key, const formats::Json& expected, std::string_view meaning) const {
   if (!file_.has(key) || file_.raw().at(std::string(key)) == expected) return;
-  refuse(key, fmt::format("{}: {} is not supported", shown(expected), meaning));
+  refuse(key, fmt::format("{}: {} is not supported", formats::shown(expected), meaning));
 }
 
 void ConfigReader::require(std::string_view key, std::string_view meaning) const {

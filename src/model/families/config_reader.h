@@ -23,6 +23,12 @@ class ConfigReader {
 
   /// The integer under the first of these keys that exists, in the range of the field. Throws Error if none exists.
   int integer(std::string_view field, Keys keys);
+  /// The sizes of a model, from these keys and "vocab_size".
+  void sizes(LanguageModelConfig& config, Keys layers, Keys d_model, Keys heads, std::string_view kv_heads = {});
+  /// The sizes that the metadata of a GGUF file says.
+  void gguf_sizes(LanguageModelConfig& config, const std::string& architecture, std::string_view kv_heads = {});
+  /// The width of the feed-forward layer, divided by d_model.
+  double expansion(std::string_view key, int d_model) const;
   /// A number above `above`.
   double number(std::string_view field, std::string_view key, double above = -std::numeric_limits<double>::infinity());
   double number_or(std::string_view field, std::string_view key, double fallback,
@@ -47,6 +53,7 @@ class ConfigReader {
 
  private:
   std::string_view first_of(Keys keys) const;
+  void transformer_sizes(TransformerConfig& t, Keys layers, Keys d_model, Keys heads, std::string_view kv_heads);
 
   const formats::JsonObject& file_;
   std::map<std::string, std::string, std::less<>> names_;  // our field -> the key that it was read from

@@ -12,10 +12,7 @@ LanguageModelConfig falcon_config(const formats::JsonObject& json, const formats
   ConfigReader in(json);
   LanguageModelConfig config;
   TransformerConfig& t = config.transformer;
-  t.layers = in.integer("layers", {"num_hidden_layers", "n_layer"});
-  t.d_model = in.integer("d_model", {"hidden_size"});
-  t.attention.heads = in.integer("heads", {"num_attention_heads", "n_head"});
-  config.vocab_size = in.integer("vocab_size", {"vocab_size"});
+  in.sizes(config, {"num_hidden_layers", "n_layer"}, {"hidden_size"}, {"num_attention_heads", "n_head"});
   in.require("alibi", "Falcon models with rotary positions are not supported");
   in.refuse_unless("new_decoder_architecture", false, "Falcon's newer block");
   // If these keys are missing, transformers assumes true and the original code false.
@@ -27,9 +24,7 @@ LanguageModelConfig falcon_config(const formats::JsonObject& json, const formats
   if (activation != "gelu") in.refuse("activation", "gelu");
   config.train_length = json.get_int_or("max_position_embeddings", 0, 0, int64_t{1} << 40);
   t.block.expansion = 4;
-  if (json.has("ffn_hidden_size")) {
-    t.block.expansion = static_cast<double>(json.get_int("ffn_hidden_size", 1, int64_t{64} * t.d_model)) / t.d_model;
-  }
+  if (json.has("ffn_hidden_size")) t.block.expansion = in.expansion("ffn_hidden_size", t.d_model);
   t.block.norm_eps = static_cast<float>(in.number_or("norm_eps", "layer_norm_epsilon", 1e-5, 0));
   t.block.bias = json.get_or<bool>("bias", false);
   t.block.norm_bias = NormBias::always;
@@ -44,24 +39,12 @@ LanguageModelConfig falcon_config(const formats::JsonObject& json, const formats
   return config;
 }
 
-constexpr Mapping kFalconTensors[] = {
-    {"wte", {"transformer.word_embeddings"}},
-    {"lm_head", {"lm_head"}},
-    {"norm_f", {"transformer.ln_f"}},
-    {"blocks.#.norm_1", {"transformer.h.#.input_layernorm"}},
-    {"blocks.#.attn.Wqkv", {"transformer.h.#.self_attention.query_key_value"}, Arrangement::heads_interleaved},
-    {"blocks.#.attn.out_proj", {"transformer.h.#.self_attention.dense"}},
-    {"blocks.#.norm_2", {"transformer.h.#.post_attention_layernorm"}},
-    {"blocks.#.ffn.up_proj", {"transformer.h.#.mlp.dense_h_to_4h"}},
-    {"blocks.#.ffn.down_proj", {"transformer.h.#.mlp.dense_4h_to_h"}}};
-
 }  // namespace
 
-extern const Family kFalcon;
 constinit const Family kFalcon = {.name = "falcon",
                                   .folder = {.names = {"falcon", "RefinedWebModel", "RefinedWeb"},
                                              .config = falcon_config,
-                                             .mappings = kFalconTensors,
+                                             .mappings = kBloomTensors,
                                              .tied_head = "lm_head.weight",
                                              .prefix = "transformer."}};
 

@@ -6,10 +6,6 @@
 #include "model/families/family.h"
 
 namespace alibi::model {
-
-// The families. Each is defined in its own file.
-extern const Family kMpt, kBloom, kFalcon, kBaichuan, kJais, kRefact, kReplit, kBert, kForgetting, kJais2;
-
 namespace {
 
 constexpr const Family* kFamilies[] = {&kMpt,    &kBloom,  &kFalcon, &kBaichuan,   &kJais,
@@ -80,7 +76,7 @@ std::string_view left_out_of(const Layout& layout, const formats::WeightSource& 
 
 /// Throws Error unless the tensors make a parameter of this shape.
 void check_shapes(const Source& source, const formats::WeightSource& weights, const Shape& shape) {
-  const bool transposed = source.arrangement == Arrangement::transposed && shape.size() == 2;
+  const bool transposed = is_transposed(source, shape);
   int64_t rows = 0;
   for (const std::string& name : source.tensors) {
     const Shape& found = weights.info(name).shape;
@@ -124,6 +120,14 @@ LanguageModelConfig config_of(const Layout& layout, const formats::JsonObject& f
                     weights.source_of(head), head, table));
   }
   return config;
+}
+
+bool is_transposed(const Source& source, const Shape& shape) {
+  return source.arrangement == Arrangement::transposed && shape.size() == 2;
+}
+
+int64_t rows_of(const Source& source, const Shape& tensor) {
+  return tensor.empty() ? 1 : tensor[is_transposed(source, tensor) ? 1 : 0];
 }
 
 std::vector<Source> sources_of(const Layout& layout, const formats::WeightSource& weights,
@@ -180,8 +184,8 @@ bool is_tied_head(const Layout& layout, const std::string& tensor) {
 
 Tensor stored_tensor(const Source& source, const Tensor& value, int64_t begin, const Shape& shape,
                      const LanguageModelConfig& config) {
-  const bool transposed = source.arrangement == Arrangement::transposed && shape.size() == 2;
-  const int64_t rows = shape.empty() ? 1 : shape[transposed ? 1 : 0];
+  const bool transposed = is_transposed(source, shape);
+  const int64_t rows = rows_of(source, shape);
   const Tensor part = shape.empty() ? value : value.slice(0, begin, begin + rows);
   if (transposed) return Tensor::view(part.raw(), shape, part.dtype(), {1, part.stride(0)}).clone();
   if (source.arrangement == Arrangement::halves_swapped) {

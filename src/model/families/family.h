@@ -1,5 +1,6 @@
 // Families of models that other programs write: how their configuration is converted, and which tensors each parameter
-// is made of. A family is one file in this folder and one line in families.cc. No other code knows a family's name.
+// is made of. A family is one file in this folder, its declaration below and one line in families.cc. No other code
+// knows a family's name.
 #pragma once
 
 #include <array>
@@ -66,6 +67,11 @@ struct Family {
   Layout gguf = {};  ///< without names, the family is not read from GGUF files
 };
 
+// Each is defined in its own file.
+extern const Family kMpt, kBloom, kFalcon, kBaichuan, kJais, kRefact, kReplit, kBert, kForgetting, kJais2;
+extern const Mapping kBloomTensors[10];  // also the names in Falcon's files
+extern const Mapping kGgufTensors[12];   // llama.cpp's names for MPT and BLOOM
+
 std::span<const Family* const> families();
 /// Throws Error that lists the families if none matches the configuration or the metadata.
 const Family& family_of_folder(const formats::JsonObject& config);
@@ -81,6 +87,10 @@ struct Source {
   std::vector<std::string> tensors;
   Arrangement arrangement = Arrangement::plain;
 };
+
+bool is_transposed(const Source& source, const Shape& shape);
+/// The rows of a parameter that are in a tensor of its source.
+int64_t rows_of(const Source& source, const Shape& tensor);
 
 /// The source of each parameter. Throws Error that names the tensor if one is missing, has another shape, or does not
 /// belong to such a model. Does not allocate the parameters.

@@ -26,11 +26,7 @@ LanguageModelConfig forgetting_config(const formats::JsonObject& json) {
   ConfigReader in(json);
   LanguageModelConfig config;
   TransformerConfig& t = config.transformer;
-  t.layers = in.integer("layers", {"num_hidden_layers"});
-  t.d_model = in.integer("d_model", {"hidden_size"});
-  t.attention.heads = in.integer("heads", {"num_heads"});
-  if (json.has("num_kv_heads")) t.attention.kv_heads = in.integer("kv_heads", {"num_kv_heads"});
-  config.vocab_size = in.integer("vocab_size", {"vocab_size"});
+  in.sizes(config, {"num_hidden_layers"}, {"hidden_size"}, {"num_heads"}, "num_kv_heads");
   config.train_length = json.get_int_or("max_position_embeddings", 0, 0, int64_t{1} << 40);
   in.refuse_unless("qkv_bias", false, "a bias of queries, keys and values alone");
   in.refuse_unless("window_size", nullptr, "a window, which flash-linear-attention applies to cached keys only,");
@@ -114,7 +110,6 @@ constexpr Mapping kForgettingTensors[] = {
 
 }  // namespace
 
-extern const Family kForgetting;
 constinit const Family kForgetting = {
     .name = kForgettingType,
     .folder = {

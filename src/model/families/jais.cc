@@ -46,10 +46,7 @@ LanguageModelConfig jais_config(const formats::JsonObject& json, const formats::
   ConfigReader in(json);
   LanguageModelConfig config;
   TransformerConfig& t = config.transformer;
-  t.layers = in.integer("layers", {"n_layer"});
-  t.d_model = in.integer("d_model", {"n_embd"});
-  t.attention.heads = in.integer("heads", {"n_head"});
-  config.vocab_size = in.integer("vocab_size", {"vocab_size"});
+  in.sizes(config, {"n_layer"}, {"n_embd"}, {"n_head"});
   if (json.get_or("position_embedding_type", "learned") != "alibi") in.refuse("position_embedding_type", "alibi");
   if (json.get_or("activation_function", "gelu") != "swiglu") in.refuse("activation_function", "swiglu");
   in.refuse_unless("scale_attn_by_inverse_layer_idx", false, "a scale for each layer");
@@ -60,9 +57,7 @@ LanguageModelConfig jais_config(const formats::JsonObject& json, const formats::
   }
   t.block.activation = Activation::swiglu;
   t.block.expansion = 4;
-  if (json.has("n_inner")) {
-    t.block.expansion = static_cast<double>(json.get_int("n_inner", 1, int64_t{64} * t.d_model)) / t.d_model;
-  }
+  if (json.has("n_inner")) t.block.expansion = in.expansion("n_inner", t.d_model);
   t.block.norm_eps = static_cast<float>(in.number_or("norm_eps", "layer_norm_epsilon", 1e-5, 0));
   t.block.dropout = in.rate("dropout", "resid_pdrop");
   t.attention.dropout = in.rate("attention_dropout", "attn_pdrop");
@@ -100,7 +95,6 @@ constexpr Mapping kJaisTensors[] = {
 
 }  // namespace
 
-extern const Family kJais;
 constinit const Family kJais = {
     .name = "jais",
     .folder = {.names = {"jais", "btlm"},

@@ -9,11 +9,7 @@ LanguageModelConfig jais2_config(const formats::JsonObject& json, const formats:
   ConfigReader in(json);
   LanguageModelConfig config;
   TransformerConfig& t = config.transformer;
-  t.layers = in.integer("layers", {"num_hidden_layers"});
-  t.d_model = in.integer("d_model", {"hidden_size"});
-  t.attention.heads = in.integer("heads", {"num_attention_heads"});
-  if (json.has("num_key_value_heads")) t.attention.kv_heads = in.integer("kv_heads", {"num_key_value_heads"});
-  config.vocab_size = in.integer("vocab_size", {"vocab_size"});
+  in.sizes(config, {"num_hidden_layers"}, {"hidden_size"}, {"num_attention_heads"}, "num_key_value_heads");
   config.train_length = json.get_int_or("max_position_embeddings", 0, 0, int64_t{1} << 40);
   in.refuse_unless("hidden_act", "relu2", "another activation");
   t.position = Position::rotary;
@@ -27,7 +23,7 @@ LanguageModelConfig jais2_config(const formats::JsonObject& json, const formats:
   t.attention.rotary_theta = static_cast<float>(of_base.number_or("rotary_theta", "rope_theta", 10000, 0));
   t.attention.dropout = in.rate("attention_dropout", "attention_dropout");
   t.block.dropout = 0;
-  t.block.expansion = static_cast<double>(json.get_int("intermediate_size", 1, int64_t{64} * t.d_model)) / t.d_model;
+  t.block.expansion = in.expansion("intermediate_size", t.d_model);
   in.found("expansion", "intermediate_size");
   t.block.activation = Activation::relu2;
   t.block.norm_eps = static_cast<float>(in.number_or("norm_eps", "layer_norm_eps", 1e-5, 0));
@@ -55,7 +51,6 @@ constexpr Mapping kJais2Tensors[] = {
 
 }  // namespace
 
-extern const Family kJais2;
 constinit const Family kJais2 = {
     .name = "jais2",
     .folder = {.names = {"jais2"}, .config = jais2_config, .mappings = kJais2Tensors, .tied_head = "lm_head.weight"}};

@@ -16,10 +16,6 @@ namespace {
 /// Up to these bytes of all tensors together, views are searched for numbers that are not finite.
 constexpr size_t kMostSearchedBytes = size_t{1} << 30;
 
-bool is_transposed(const Source& source, const Shape& shape) {
-  return source.arrangement == Arrangement::transposed && shape.size() == 2;
-}
-
 bool are_searched(const formats::WeightSource& weights) {
   size_t bytes = 0;
   for (const formats::TensorInfo& tensor : weights.tensors()) bytes += tensor.end - tensor.begin;
@@ -113,7 +109,7 @@ Tensor load_parameter(const Source& source, const ParameterSpec& spec, const for
   int64_t begin = 0;
   for (const std::string& name : source.tensors) {
     const Shape& of_tensor = weights.info(name).shape;
-    const int64_t rows = of_tensor.empty() ? 1 : of_tensor[is_transposed(source, of_tensor) ? 1 : 0];
+    const int64_t rows = rows_of(source, of_tensor);
     Tensor part = source.tensors.size() == 1 ? value : value.slice(0, begin, begin + rows);
     begin += rows;
     load_part(name, source, weights, config, part);

@@ -65,10 +65,7 @@ LanguageModelConfig mpt_config(const formats::JsonObject& json, const formats::W
   ConfigReader in(json);
   LanguageModelConfig config;
   TransformerConfig& t = config.transformer;
-  t.layers = in.integer("layers", {"n_layers"});
-  t.d_model = in.integer("d_model", {"d_model"});
-  t.attention.heads = in.integer("heads", {"n_heads"});
-  config.vocab_size = in.integer("vocab_size", {"vocab_size"});
+  in.sizes(config, {"n_layers"}, {"d_model"}, {"n_heads"});
   config.train_length = json.get_int_or("max_seq_len", 0, 0, int64_t{1} << 40);
   for (const char* key : {"final_logit_softcapping", "block_overrides"}) {
     in.refuse_unless(key, nullptr, "a model with this key");
@@ -81,9 +78,7 @@ LanguageModelConfig mpt_config(const formats::JsonObject& json, const formats::W
   if (type != "mptmlp" && type != "mptglu") ConfigReader(ffn).refuse("ffn_type", "mptmlp or mptglu");
   t.block.activation = mpt_activation(ffn, type == "mptglu");
   t.block.expansion = in.number_or("expansion", "expansion_ratio", 4, 0);
-  if (ffn.has("ffn_hidden_size")) {
-    t.block.expansion = static_cast<double>(ffn.get_int("ffn_hidden_size", 1, int64_t{64} * t.d_model)) / t.d_model;
-  }
+  if (ffn.has("ffn_hidden_size")) t.block.expansion = ConfigReader(ffn).expansion("ffn_hidden_size", t.d_model);
   t.block.norm = mpt_norm(in);
   const char* eps = json.has("norm_eps") ? "norm_eps" : "layer_norm_epsilon";
   t.block.norm_eps = static_cast<float>(in.number_or("norm_eps", eps, 1e-5, 0));
@@ -101,19 +96,12 @@ LanguageModelConfig mpt_gguf_config(const formats::JsonObject& metadata, const f
   ConfigReader in(metadata);
   LanguageModelConfig config;
   TransformerConfig& t = config.transformer;
-  t.layers = in.integer("layers", {"mpt.block_count"});
-  t.d_model = in.integer("d_model", {"mpt.embedding_length"});
-  t.attention.heads = in.integer("heads", {"mpt.attention.head_count"});
-  if (metadata.has("mpt.attention.head_count_kv")) {
-    t.attention.kv_heads = in.integer("kv_heads", {"mpt.attention.head_count_kv"});
-  }
-  config.train_length = metadata.get_int_or("mpt.context_length", 0, 0, int64_t{1} << 40);
+  in.gguf_sizes(config, "mpt", "mpt.attention.head_count_kv");
   config.vocab_size = static_cast<int>(std::min<int64_t>(weights.info("token_embd.weight").shape.front(), INT32_MAX));
   t.attention.alibi_bias_max = in.number("alibi_bias_max", "mpt.attention.max_alibi_bias", 0);
   t.attention.clip_qkv = in.number_or("clip_qkv", "mpt.attention.clamp_kqv", 0);
   t.attention.qk_norm = weights.contains("blk.0.attn_q_norm.weight");
-  t.block.expansion =
-      static_cast<double>(metadata.get_int("mpt.feed_forward_length", 1, int64_t{64} * t.d_model)) / t.d_model;
+  t.block.expansion = in.expansion("mpt.feed_forward_length", t.d_model);
   t.block.norm_eps = static_cast<float>(in.number("norm_eps", "mpt.attention.layer_norm_epsilon", 0));
   t.block.bias = weights.contains("blk.0.attn_qkv.bias");
   t.head.final_norm = true;
@@ -237,21 +225,21 @@ constexpr Mapping kMptTensors[] = {
     {"blocks.#.ffn.up_proj", {"transformer.blocks.#.ffn.up_proj"}},
     {"blocks.#.ffn.down_proj", {"transformer.blocks.#.ffn.down_proj"}}};
 
-constexpr Mapping kMptGgufTensors[] = {{"wte", {"token_embd"}},
-                                       {"lm_head", {"output"}},
-                                       {"norm_f", {"output_norm"}},
-                                       {"blocks.#.norm_1", {"blk.#.attn_norm"}},
-                                       {"blocks.#.attn.Wqkv", {"blk.#.attn_qkv"}},
-                                       {"blocks.#.attn.q_ln", {"blk.#.attn_q_norm"}},
-                                       {"blocks.#.attn.k_ln", {"blk.#.attn_k_norm"}},
-                                       {"blocks.#.attn.out_proj", {"blk.#.attn_output"}},
-                                       {"blocks.#.norm_2", {"blk.#.ffn_norm"}},
-                                       {"blocks.#.ffn.up_proj", {"blk.#.ffn_up"}},
-                                       {"blocks.#.ffn.down_proj", {"blk.#.ffn_down"}}};
-
 }  // namespace
 
-extern const Family kMpt;
+constexpr Mapping kGgufTensors[12] = {{"wte", {"token_embd"}},
+                                      {"norm_e", {"token_embd_norm"}},
+                                      {"lm_head", {"output"}},
+                                      {"norm_f", {"output_norm"}},
+                                      {"blocks.#.norm_1", {"blk.#.attn_norm"}},
+                                      {"blocks.#.attn.Wqkv", {"blk.#.attn_qkv"}},
+                                      {"blocks.#.attn.q_ln", {"blk.#.attn_q_norm"}},
+                                      {"blocks.#.attn.k_ln", {"blk.#.attn_k_norm"}},
+                                      {"blocks.#.attn.out_proj", {"blk.#.attn_output"}},
+                                      {"blocks.#.norm_2", {"blk.#.ffn_norm"}},
+                                      {"blocks.#.ffn.up_proj", {"blk.#.ffn_up"}},
+                                      {"blocks.#.ffn.down_proj", {"blk.#.ffn_down"}}};
+
 constinit const Family kMpt = {.name = "mpt",
                                .folder = {.names = {"mpt"},
                                           .config = mpt_config,
@@ -263,7 +251,7 @@ constinit const Family kMpt = {.name = "mpt",
                                           .is_own = true},
                                .gguf = {.names = {"mpt"},
                                         .config = mpt_gguf_config,
-                                        .mappings = kMptGgufTensors,
+                                        .mappings = kGgufTensors,
                                         .differences = mpt_gguf_differences,
                                         .write = write_mpt_gguf}};
 

@@ -24,10 +24,7 @@ LanguageModelConfig refact_config(const formats::JsonObject& json, const formats
   ConfigReader in(json);
   LanguageModelConfig config = usual_refact();
   TransformerConfig& t = config.transformer;
-  t.layers = in.integer("layers", {"n_layer"});
-  t.d_model = in.integer("d_model", {"n_embd"});
-  t.attention.heads = in.integer("heads", {"n_head"});
-  config.vocab_size = in.integer("vocab_size", {"vocab_size"});
+  in.sizes(config, {"n_layer"}, {"n_embd"}, {"n_head"});
   in.refuse_unless("multi_query", true, "a Refact with several heads of keys and values");
   in.refuse_unless("scale_attn_weights", true, "attention without a scale");
   config.train_length = json.get_int_or("n_positions", 0, 0, int64_t{1} << 40);
@@ -46,13 +43,9 @@ LanguageModelConfig refact_gguf_config(const formats::JsonObject& metadata, cons
   ConfigReader in(metadata);
   LanguageModelConfig config = usual_refact();
   TransformerConfig& t = config.transformer;
-  t.layers = in.integer("layers", {"refact.block_count"});
-  t.d_model = in.integer("d_model", {"refact.embedding_length"});
-  t.attention.heads = in.integer("heads", {"refact.attention.head_count"});
-  config.train_length = metadata.get_int_or("refact.context_length", 0, 0, int64_t{1} << 40);
+  in.gguf_sizes(config, "refact");
   config.vocab_size = static_cast<int>(std::min<int64_t>(weights.info("token_embd.weight").shape.front(), INT32_MAX));
-  const int64_t hidden = metadata.get_int("refact.feed_forward_length", 1, int64_t{64} * t.d_model);
-  t.block.expansion = static_cast<double>(hidden) / t.d_model;
+  t.block.expansion = in.expansion("refact.feed_forward_length", t.d_model);
   const char* eps = "refact.attention.layer_norm_rms_epsilon";
   t.block.norm_eps =
       static_cast<float>(in.number("norm_eps", metadata.has(eps) ? eps : "refact.attention.layer_norm_epsilon", 0));
@@ -84,7 +77,6 @@ constexpr Mapping kRefactTensors[] = {
 
 }  // namespace
 
-extern const Family kRefact;
 constinit const Family kRefact = {
     .name = "refact",
     .folder = {.names = {"gpt_refact"}, .config = refact_config, .mappings = kRefactTensors},

@@ -9,10 +9,7 @@ LanguageModelConfig replit_config(const formats::JsonObject& json, const formats
   ConfigReader in(json);
   LanguageModelConfig config;
   TransformerConfig& t = config.transformer;
-  t.layers = in.integer("layers", {"n_layers"});
-  t.d_model = in.integer("d_model", {"d_model"});
-  t.attention.heads = in.integer("heads", {"n_heads"});
-  config.vocab_size = in.integer("vocab_size", {"vocab_size"});
+  in.sizes(config, {"n_layers"}, {"d_model"}, {"n_heads"});
   in.require("alibi", "Replit models with other positions are not supported");
   in.refuse_unless("prefix_lm", false, "prefix attention");
   in.refuse_unless("embedding_fraction", 1, "a gradient fraction");
@@ -51,7 +48,6 @@ constexpr Mapping kReplitTensors[] = {{"wte", {"transformer.wte"}},
 
 }  // namespace
 
-extern const Family kReplit;
 constinit const Family kReplit = {.name = "replit",
                                   .folder = {.names = {"replit_lm"},
                                              .config = replit_config,

@@ -36,12 +36,6 @@ bool is_kept(const fs::path& file) {
   return is_named || file.extension() == ".py";
 }
 
-/// The rows of a parameter at which the tensors of its source begin.
-int64_t rows_of(const Source& source, const Shape& tensor) {
-  if (tensor.empty()) return 1;
-  return tensor[source.arrangement == Arrangement::transposed && tensor.size() == 2 ? 1 : 0];
-}
-
 DType dtype_of(const std::string& name) {
   return name == "F16" ? DType::float16 : name == "BF16" ? DType::bfloat16 : DType::float32;
 }

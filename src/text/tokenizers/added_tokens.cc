@@ -9,7 +9,7 @@
 
 namespace alibi::text::tokenizers {
 
-AddedTokens::AddedTokens(const formats::Json& list, const Model& model, const Normalizer* normalizer,
+AddedTokens::AddedTokens(const formats::Json& list, const Model& model, const Normalizer& normalizer,
                          const std::string& prefix)
     : end_(model.vocabulary().end()) {
   const std::string where = "[tokenizer] " + prefix.substr(0, prefix.size() - std::min<size_t>(prefix.size(), 2));
@@ -18,7 +18,7 @@ AddedTokens::AddedTokens(const formats::Json& list, const Model& model, const No
   int32_t highest = -1;
   std::vector<Token> special, others;
   for (size_t i = 0; i < list.size(); ++i) {
-    const Part part(list[i], fmt::format("{}added_tokens[{}].", prefix, i));
+    const Part part = view_of(list[i], fmt::format("{}added_tokens[{}].", prefix, i));
     Token token;
     token.content = part.get<std::string>("content");
     token.special = part.get_or("special", false);
@@ -43,14 +43,14 @@ AddedTokens::AddedTokens(const formats::Json& list, const Model& model, const No
     ids_.insert_or_assign(token.content, token.id);
     // A token that is searched for in normalized text is decoded to its unnormalized content.
     tokens_.insert_or_assign(token.id,
-                             token.normalized && normalizer ? normalizer->apply(token.content) : token.content);
+                             token.normalized && normalizer.apply ? normalizer.apply(token.content) : token.content);
     if (token.special) special_.insert(token.content);
     if (!known) (token.special ? special : others).push_back(std::move(token));
   }
   for (std::vector<Token>* tokens : {&special, &others}) {
     for (const Token& token : *tokens) {
       Search& search = token.normalized ? after_ : before_;
-      search.add(token, token.normalized && normalizer ? normalizer->apply(token.content) : token.content);
+      search.add(token, token.normalized && normalizer.apply ? normalizer.apply(token.content) : token.content);
     }
   }
   before_.finish();

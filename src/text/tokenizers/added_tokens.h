@@ -23,7 +23,7 @@ class AddedTokens {
  public:
   /// `list` is "added_tokens" of the file. Ids are assigned as in Hugging Face's library: a token of the model keeps
   /// its id, the others follow the highest one. Throws Error that begins with `prefix`.
-  AddedTokens(const formats::Json& list, const Model& model, const Normalizer* normalizer, const std::string& prefix);
+  AddedTokens(const formats::Json& list, const Model& model, const Normalizer& normalizer, const std::string& prefix);
 
   /// Receives text between tokens (id -1, never empty) or a token. `first` tells whether it is at the beginning of the
   /// text.

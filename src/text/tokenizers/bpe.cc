@@ -138,8 +138,7 @@ std::pair<std::string_view, std::string_view> halves_of(const formats::Json& mer
   if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
     return {merge[0].get_ref<const std::string&>(), merge[1].get_ref<const std::string&>()};
   }
-  check(merge.is_string(), "{}: merge {} is {}, expected two strings", where, index,
-        merge.dump(-1, ' ', false, formats::Json::error_handler_t::replace).substr(0, 60));
+  check(merge.is_string(), "{}: merge {} is {}, expected two strings", where, index, formats::shown(merge));
   const std::string_view text = merge.get_ref<const std::string&>();
   const size_t space = text.find(' ');
   check(space != std::string_view::npos && text.find(' ', space + 1) == std::string_view::npos,

@@ -11,7 +11,6 @@
 #include "core/format.h"
 #include "text/tokenizers/byte_level.h"
 #include "text/tokenizers/json_part.h"
-#include "text/tokenizers/regex.h"
 #include "text/tokenizers/unicode.h"
 
 namespace alibi::text::tokenizers {
@@ -19,22 +18,6 @@ namespace {
 
 constexpr const char* kDecoders =
     "Sequence, ByteLevel, ByteFallback, BPEDecoder, WordPiece, Metaspace, Replace, Strip or Fuse";
-
-/// A decoder that applies a function to all tokens.
-template <class Function>
-class DecoderOf final : public Decoder {
- public:
-  explicit DecoderOf(Function function) : function_(std::move(function)) {}
-  void apply(std::vector<std::string>& tokens, bool raw) const override { function_(tokens, raw); }
-
- private:
-  Function function_;
-};
-
-template <class Function>
-std::unique_ptr<const Decoder> decoder_of(Function function) {
-  return std::make_unique<DecoderOf<Function>>(std::move(function));
-}
 
 void join(std::vector<std::string>& tokens) {
   std::string joined;
@@ -104,60 +87,49 @@ void strip(std::string& token, std::string_view content, int64_t start, int64_t 
   token = std::string(rest);
 }
 
-std::unique_ptr<const Decoder> make_replace_decoder(const Part& part) {
-  return decoder_of([pattern = pattern_of(part), content = part.get<std::string>("content"), place = place_of(part)](
-                        std::vector<std::string>& tokens, bool) {
-    for (std::string& token : tokens) {
-      std::string result;
-      size_t copied = 0;
-      pattern.for_matches(token, [&](size_t begin, size_t end) {
-        result.append(token, copied, begin - copied).append(content);
-        copied = end;
-        check_growth(token.size(), result.size(), place);
-      });
-      token = result.append(token, copied);
-    }
-  });
-}
-
 }  // namespace
 
-std::unique_ptr<const Decoder> make_decoder(const Part& part) {
+Decoder make_decoder(const Part& part) {
   using Tokens = std::vector<std::string>;
   const auto type = part.get<std::string>("type");
-  if (type == "ByteLevel") return decoder_of(decode_bytes);
-  if (type == "ByteFallback") return decoder_of(decode_fallback);
-  if (type == "Fuse") return decoder_of([](Tokens& tokens, bool) { join(tokens); });
-  if (type == "Replace") return make_replace_decoder(part);
+  if (type == "ByteLevel") return decode_bytes;
+  if (type == "ByteFallback") return decode_fallback;
+  if (type == "Fuse") return [](Tokens& tokens, bool) { join(tokens); };
+  if (type == "Replace") {
+    return [replace = replacement_of(part)](Tokens& tokens, bool) {
+      for (std::string& token : tokens) token = replace(token);
+    };
+  }
   if (type == "BPEDecoder") {
-    return decoder_of([suffix = part.get_or("suffix", "</w>")](Tokens& tokens, bool) {
+    return [suffix = part.get_or("suffix", "</w>")](Tokens& tokens, bool) {
       for (size_t i = 0; i < tokens.size(); ++i) {
         tokens[i] = core::replace_all(tokens[i], suffix, i + 1 < tokens.size() ? " " : "");
       }
-    });
+    };
   }
   if (type == "WordPiece") {
-    return decoder_of([prefix = part.get_or("prefix", "##"), cleanup = part.get_or("cleanup", true)](
-                          Tokens& tokens, bool) { decode_word_pieces(tokens, prefix, cleanup); });
+    return [prefix = part.get_or("prefix", "##"), cleanup = part.get_or("cleanup", true)](Tokens& tokens, bool) {
+      decode_word_pieces(tokens, prefix, cleanup);
+    };
   }
   if (type == "Metaspace") {
     const auto scheme = part.get_or("prepend_scheme", part.get_or("add_prefix_space", true) ? "always" : "never");
-    return decoder_of([mark = one_character(part, "replacement", "\xe2\x96\x81"), prepended = scheme != "never"](
-                          Tokens& tokens, bool) { decode_metaspace(tokens, mark, prepended); });
+    return [mark = one_character(part, "replacement", "\xe2\x96\x81"), prepended = scheme != "never"](
+               Tokens& tokens, bool) { decode_metaspace(tokens, mark, prepended); };
   }
   if (type == "Strip") {
     constexpr int64_t most = std::numeric_limits<int32_t>::max();
-    return decoder_of([content = one_character(part, "content"), start = part.get_int("start", 0, most),
-                       stop = part.get_int("stop", 0, most)](Tokens& tokens, bool) {
+    return [content = one_character(part, "content"), start = part.get_int("start", 0, most),
+            stop = part.get_int("stop", 0, most)](Tokens& tokens, bool) {
       for (std::string& token : tokens) strip(token, content, start, stop);
-    });
+    };
   }
   if (type == "Sequence") {
-    std::vector<std::shared_ptr<const Decoder>> parts;
-    for (const Part& member : members(part, "decoders")) parts.emplace_back(make_decoder(member));
-    return decoder_of([parts](Tokens& tokens, bool raw) {
-      for (const auto& one : parts) one->apply(tokens, raw);
-    });
+    std::vector<Decoder> parts;
+    for (const Part& member : members(part, "decoders")) parts.push_back(make_decoder(member));
+    return [parts = std::move(parts)](Tokens& tokens, bool raw) {
+      for (const Decoder& one : parts) one(tokens, raw);
+    };
   }
   refuse_type(part, "decoder", kDecoders);
 }

@@ -1,32 +1,15 @@
 #include "text/tokenizers/json_part.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "core/check.h"
 #include "text/tokenizers/unicode.h"
 
 namespace alibi::text::tokenizers {
 
-Part::Part(const formats::Json& json, std::string where) : json_(&json), where_(std::move(where)) {
-  if (!json.is_object())
-    formats::JsonObject(json.is_structured() ? formats::Json::array() : json, where_);  // throws an Error for it
-}
-
-bool Part::has(std::string_view key) const {
-  const auto found = json_->find(key);
-  return found != json_->end() && !found->is_null();
-}
-
-formats::JsonObject Part::alone(std::string_view key) const {
-  formats::Json one = formats::Json::object();
-  if (const auto found = json_->find(key); found != json_->end()) {
-    one[std::string(key)] = found->is_structured() ? formats::Json(found->type()) : *found;
-  }
-  return {std::move(one), where_};
-}
-
-Part Part::object(std::string_view key) const {
-  if (!has(key)) alone(key).object(key);  // throws an Error for it
-  return {*json_->find(key), fmt::format("{}{}.", where_, key)};
+Part view_of(const formats::Json& json, std::string where) {
+  return {formats::SharedJson(formats::SharedJson(), &json), std::move(where)};
 }
 
 std::string one_character(const Part& part, std::string_view key, const char* fallback) {
@@ -43,7 +26,7 @@ std::vector<Part> members(const Part& part, std::string_view key) {
         place_of(part), deepest);
   std::vector<Part> result;
   for (size_t i = 0; i < list->size(); ++i) {
-    result.emplace_back((*list)[i], fmt::format("{}{}[{}].", part.where(), key, i));
+    result.push_back(view_of((*list)[i], fmt::format("{}{}[{}].", part.where(), key, i)));
   }
   return result;
 }
@@ -52,6 +35,20 @@ Regex pattern_of(const Part& part, std::string_view key) {
   const Part pattern = part.object(key);
   if (pattern.has("Regex")) return {pattern.get<std::string>("Regex"), place_of(part)};
   return Regex::of_text(pattern.get<std::string>("String"), place_of(part));
+}
+
+std::function<std::string(const std::string&)> replacement_of(const Part& part) {
+  return [pattern = pattern_of(part), content = part.get<std::string>("content"),
+          place = place_of(part)](const std::string& text) {
+    std::string result;
+    size_t copied = 0;
+    pattern.for_matches(text, [&](size_t begin, size_t end) {
+      result.append(text, copied, begin - copied).append(content);
+      copied = end;
+      check_growth(text.size(), result.size(), place);
+    });
+    return result.append(text, copied);
+  };
 }
 
 std::string place_of(const Part& part) {

@@ -10,7 +10,6 @@
 #include "text/tokenizers/byte_level.h"
 #include "text/tokenizers/charsmap.h"
 #include "text/tokenizers/json_part.h"
-#include "text/tokenizers/regex.h"
 #include "text/tokenizers/unicode.h"
 
 namespace alibi::text::tokenizers {
@@ -19,22 +18,6 @@ namespace {
 constexpr const char* kNormalizers =
     "Sequence, NFC, NFD, NFKC, NFKD, Lowercase, Strip, StripAccents, Replace, Prepend, Nmt, Precompiled, "
     "BertNormalizer or ByteLevel";
-
-/// A normalizer that applies a function to the text.
-template <class Function>
-class NormalizerOf final : public Normalizer {
- public:
-  explicit NormalizerOf(Function function) : function_(std::move(function)) {}
-  std::string apply(std::string text) const override { return function_(std::move(text)); }
-
- private:
-  Function function_;
-};
-
-template <class Function>
-std::unique_ptr<const Normalizer> normalizer_of(Function function) {
-  return std::make_unique<NormalizerOf<Function>>(std::move(function));
-}
 
 /// The text with some characters removed or changed: change(code) returns the replacement, or 0 to remove the
 /// character.
@@ -53,48 +36,23 @@ std::string each_character(std::string_view text, const Change& change) {
   return result;
 }
 
-class NormalizerSequence final : public Normalizer {
- public:
-  NormalizerSequence(std::vector<std::unique_ptr<const Normalizer>> parts, std::string place)
-      : parts_(std::move(parts)), place_(std::move(place)) {}
-  std::string apply(std::string text) const override {
-    const size_t before = text.size();
-    for (const auto& part : parts_) {
-      text = part->apply(std::move(text));
-      check_growth(before, text.size(), place_);
-    }
-    return text;
-  }
-  bool strips_left() const override {
-    for (const auto& part : parts_) {
-      if (part->strips_left()) return true;
-    }
-    return false;
-  }
+std::string without(std::string_view text, bool (*is_one)(int32_t)) {
+  std::string kept;
+  for_characters(text, [&](int32_t code, std::string_view bytes) {
+    if (!is_one(code)) kept += bytes;
+  });
+  return kept;
+}
 
- private:
-  std::vector<std::unique_ptr<const Normalizer>> parts_;
-  std::string place_;
-};
-
-class StripEnds final : public Normalizer {
- public:
-  StripEnds(bool left, bool right) : left_(left), right_(right) {}
-  std::string apply(std::string text) const override {
-    std::string_view rest = text;
-    while (left_ && !rest.empty() && is_white_space(character_at(rest, 0).code)) {
-      rest.remove_prefix(character_at(rest, 0).length);
-    }
-    while (right_ && !rest.empty() && is_white_space(character_at(rest, last_character(rest)).code)) {
-      rest = rest.substr(0, last_character(rest));
-    }
-    return std::string(rest);
+std::string strip_ends(std::string_view rest, bool left, bool right) {
+  while (left && !rest.empty() && is_white_space(character_at(rest, 0).code)) {
+    rest.remove_prefix(character_at(rest, 0).length);
   }
-  bool strips_left() const override { return left_; }
-
- private:
-  bool left_, right_;
-};
+  while (right && !rest.empty() && is_white_space(character_at(rest, last_character(rest)).code)) {
+    rest = rest.substr(0, last_character(rest));
+  }
+  return std::string(rest);
+}
 
 int32_t nmt(int32_t code) {
   if ((code >= 1 && code <= 8) || code == 0xb || (code >= 0xe && code <= 0x1f) || code == 0x7f || code == 0x8f ||
@@ -157,77 +115,63 @@ std::string bert(std::string text, bool clean, bool chinese, bool accents, bool 
     });
     text = std::move(spaced);
   }
-  if (accents) {
-    std::string kept;
-    for_characters(normalized(text, NormalForm::nfd), [&](int32_t code, std::string_view bytes) {
-      if (!is_nonspacing_mark(code)) kept += bytes;
-    });
-    text = std::move(kept);
-  }
+  if (accents) text = without(normalized(text, NormalForm::nfd), is_nonspacing_mark);
   return lower ? lower_case(text) : text;
 }
 
-std::unique_ptr<const Normalizer> make_replace(const Part& part) {
-  return normalizer_of([pattern = pattern_of(part), content = part.get<std::string>("content"),
-                        place = place_of(part)](const std::string& text) {
-    std::string result;
-    size_t copied = 0;
-    pattern.for_matches(text, [&](size_t begin, size_t end) {
-      result.append(text, copied, begin - copied).append(content);
-      copied = end;
-      check_growth(text.size(), result.size(), place);
-    });
-    return result.append(text, copied);
-  });
+Normalizer make_sequence(const Part& part) {
+  std::vector<Normalizer> parts;
+  for (const Part& member : members(part, "normalizers")) parts.push_back(make_normalizer(member));
+  const bool strips_left =
+      std::any_of(parts.begin(), parts.end(), [](const Normalizer& one) { return one.strips_left; });
+  return {[parts = std::move(parts), place = place_of(part)](std::string text) {
+            const size_t before = text.size();
+            for (const Normalizer& one : parts) {
+              text = one.apply(std::move(text));
+              check_growth(before, text.size(), place);
+            }
+            return text;
+          },
+          strips_left};
 }
 
 }  // namespace
 
-std::unique_ptr<const Normalizer> make_normalizer(const Part& part) {
+Normalizer make_normalizer(const Part& part) {
   const auto type = part.get<std::string>("type");
-  const auto form = [](NormalForm f) {
-    return normalizer_of([f](const std::string& text) { return normalized(text, f); });
+  const auto form = [](NormalForm f) -> Normalizer {
+    return {[f](const std::string& text) { return normalized(text, f); }};
   };
   if (type == "NFC") return form(NormalForm::nfc);
   if (type == "NFD") return form(NormalForm::nfd);
   if (type == "NFKC") return form(NormalForm::nfkc);
   if (type == "NFKD") return form(NormalForm::nfkd);
-  if (type == "Lowercase") return normalizer_of([](const std::string& text) { return lower_case(text); });
-  if (type == "Strip") return std::make_unique<StripEnds>(part.get<bool>("strip_left"), part.get<bool>("strip_right"));
-  if (type == "Replace") return make_replace(part);
-  if (type == "Nmt") return normalizer_of([](const std::string& text) { return nmt_of(text); });
-  if (type == "ByteLevel") return normalizer_of([](const std::string& text) { return to_byte_characters(text); });
-  if (type == "StripAccents") {
-    return normalizer_of([](const std::string& text) {
-      std::string kept;
-      for_characters(text, [&](int32_t code, std::string_view bytes) {
-        if (!is_mark(code)) kept += bytes;
-      });
-      return kept;
-    });
+  if (type == "Lowercase") return {lower_case};
+  if (type == "Strip") {
+    const bool left = part.get<bool>("strip_left"), right = part.get<bool>("strip_right");
+    return {[left, right](const std::string& text) { return strip_ends(text, left, right); }, left};
   }
+  if (type == "Replace") return {replacement_of(part)};
+  if (type == "Nmt") return {nmt_of};
+  if (type == "ByteLevel") return {to_byte_characters};
+  if (type == "StripAccents") return {[](const std::string& text) { return without(text, is_mark); }};
   if (type == "Prepend") {
-    return normalizer_of([before = part.get<std::string>("prepend")](const std::string& text) {
+    return {[before = part.get<std::string>("prepend")](const std::string& text) {
       return text.empty() ? text : before + text;
-    });
+    }};
   }
   if (type == "Precompiled") {
     const std::string place = place_of(part);
     const Charsmap rules(from_base64(part.get<std::string>("precompiled_charsmap"), place), place);
-    return normalizer_of([rules, place](const std::string& text) { return precompiled(rules, text, place); });
+    return {[rules, place](const std::string& text) { return precompiled(rules, text, place); }};
   }
   if (type == "BertNormalizer") {
     const bool lower = part.get_or("lowercase", true);
     const bool accents = part.get_or("strip_accents", lower);
-    return normalizer_of([clean = part.get_or("clean_text", true), chinese = part.get_or("handle_chinese_chars", true),
-                          accents,
-                          lower](std::string text) { return bert(std::move(text), clean, chinese, accents, lower); });
+    return {[clean = part.get_or("clean_text", true), chinese = part.get_or("handle_chinese_chars", true), accents,
+             lower](std::string text) { return bert(std::move(text), clean, chinese, accents, lower); }};
   }
-  if (type == "Sequence") {
-    std::vector<std::unique_ptr<const Normalizer>> parts;
-    for (const Part& member : members(part, "normalizers")) parts.push_back(make_normalizer(member));
-    return std::make_unique<NormalizerSequence>(std::move(parts), place_of(part));
-  }
+  if (type == "Sequence") return make_sequence(part);
   refuse_type(part, "normalizer", kNormalizers);
 }
 

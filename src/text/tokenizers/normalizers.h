@@ -1,23 +1,19 @@
 // Normalizers of a tokenizer.json.
 #pragma once
 
-#include <memory>
+#include <functional>
 #include <string>
 
-#include "formats/json.h"
 #include "text/tokenizers/json_part.h"
 
 namespace alibi::text::tokenizers {
 
-class Normalizer {
- public:
-  virtual ~Normalizer() = default;
-  virtual std::string apply(std::string text) const = 0;
-  /// Whether it may remove text at the beginning, so that the rest does not count as the beginning.
-  virtual bool strips_left() const { return false; }
+struct Normalizer {
+  std::function<std::string(std::string text)> apply;
+  bool strips_left = false;  ///< It may remove text at the beginning, so that the rest does not count as the beginning.
 };
 
 /// Throws Error that names the place and the type if it is not supported.
-std::unique_ptr<const Normalizer> make_normalizer(const Part& part);
+Normalizer make_normalizer(const Part& part);
 
 }  // namespace alibi::text::tokenizers

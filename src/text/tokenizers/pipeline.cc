@@ -44,7 +44,7 @@ Pipeline::Pipeline(const Part& file) {
   if (file.has("decoder")) decoder_ = make_decoder(file.object("decoder"));
   const formats::Json none;
   const auto added = file.raw().find("added_tokens");
-  added_ = std::make_unique<const AddedTokens>(added == file.raw().end() ? none : *added, *model_, normalizer_.get(),
+  added_ = std::make_unique<const AddedTokens>(added == file.raw().end() ? none : *added, *model_, normalizer_,
                                                file.where());
   if (file.has("post_processor")) post_processor_ = {file.object("post_processor"), end()};
 }
@@ -62,16 +62,16 @@ std::vector<int32_t> Pipeline::encode(std::string_view text, bool parse_special)
     if (id >= 0) {
       ids.push_back(id);
     } else if (pre_tokenizer_) {
-      pre_tokenizer_->split(part, first, take_word);
+      pre_tokenizer_(part, first, take_word);
     } else {
       cache.add(part, ids);
     }
   };
   added_->split(text, parse_special, [&](int32_t id, std::string_view part, bool first) {
     if (id >= 0) return ids.push_back(id);
-    const std::string normalized = normalizer_ ? normalizer_->apply(std::string(part)) : std::string();
-    const bool stripped = normalizer_ && normalizer_->strips_left() && is_white_space(character_at(part, 0).code);
-    const std::string_view text_to_cut = normalizer_ ? std::string_view(normalized) : part;
+    const std::string normalized = normalizer_.apply ? normalizer_.apply(std::string(part)) : std::string();
+    const bool stripped = normalizer_.strips_left && is_white_space(character_at(part, 0).code);
+    const std::string_view text_to_cut = normalizer_.apply ? std::string_view(normalized) : part;
     added_->split_normalized(text_to_cut, parse_special, [&](int32_t token, std::string_view rest, bool begins) {
       take_normalized(token, rest, begins && first && !stripped);
     });
@@ -86,7 +86,7 @@ std::string Pipeline::decode(std::span<const int32_t> ids, bool skip_special, bo
     if (!token) token = model_->vocabulary().token_of(id);
     if (token && !(skip_special && added_->is_special(*token))) tokens.push_back(*token);
   }
-  if (decoder_) decoder_->apply(tokens, raw);
+  if (decoder_) decoder_(tokens, raw);
   std::string text;
   for (size_t i = 0; i < tokens.size(); ++i) {
     if (i > 0 && !decoder_) text += ' ';

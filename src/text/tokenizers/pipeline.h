@@ -35,12 +35,12 @@ class Pipeline final : public Engine {
   std::string decode(std::span<const int32_t> ids, bool skip_special, bool raw) const override;
 
  private:
-  std::unique_ptr<const Normalizer> normalizer_;       ///< null if text is not normalized
-  std::unique_ptr<const PreTokenizer> pre_tokenizer_;  ///< null if text is a single word
+  Normalizer normalizer_;       ///< without a function if text is not normalized
+  PreTokenizer pre_tokenizer_;  ///< empty if text is a single word
   std::unique_ptr<const Model> model_;
   std::unique_ptr<const AddedTokens> added_;
   PostProcessor post_processor_;
-  std::unique_ptr<const Decoder> decoder_;  ///< null: tokens are joined with spaces
+  Decoder decoder_;  ///< empty: tokens are joined with spaces
 };
 
 }  // namespace alibi::text::tokenizers

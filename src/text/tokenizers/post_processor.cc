@@ -56,8 +56,7 @@ void PostProcessor::read(const Part& part, int32_t end) {
 }
 
 void PostProcessor::read_template(const Part& part, int32_t end) {
-  const formats::Json none = formats::Json::object();
-  const Part tokens = part.has("special_tokens") ? part.object("special_tokens") : Part(none, part.where());
+  const Part tokens = part.object_or_empty("special_tokens");
   const auto pieces = [&](std::string_view key) {
     Template result;
     for (const Part& member : members(part, key)) {

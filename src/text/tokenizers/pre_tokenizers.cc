@@ -1,6 +1,6 @@
 #include "text/tokenizers/pre_tokenizers.h"
 
-#include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -84,179 +84,120 @@ void split_at_matches(std::string_view text, bool first, Behavior behavior, bool
 }
 
 /// Each character of a class is a match.
-class CharacterSplit final : public PreTokenizer {
- public:
-  CharacterSplit(std::function<bool(int32_t)> is_one, Behavior behavior)
-      : is_one_(std::move(is_one)), behavior_(behavior) {}
-  void split(std::string_view text, bool first, const TakeWord& take) const override {
-    split_at_matches(text, first, behavior_, false, take, [&](const auto& match) {
+PreTokenizer split_at_characters(std::function<bool(int32_t)> is_one, Behavior behavior) {
+  return [is_one = std::move(is_one), behavior](std::string_view text, bool first, const TakeWord& take) {
+    split_at_matches(text, first, behavior, false, take, [&](const auto& match) {
       size_t at = 0;
       for_characters(text, [&](int32_t code, std::string_view bytes) {
-        if (is_one_(code)) match(at, at + bytes.size());
+        if (is_one(code)) match(at, at + bytes.size());
         at += bytes.size();
       });
     });
-  }
+  };
+}
 
- private:
-  std::function<bool(int32_t)> is_one_;
-  Behavior behavior_;
-};
+PreTokenizer split_at_regex(Regex regex, Behavior behavior, bool invert) {
+  return [regex = std::move(regex), behavior, invert](std::string_view text, bool first, const TakeWord& take) {
+    split_at_matches(text, first, behavior, invert, take,
+                     [&](const auto& match) { regex.for_matches(text, std::ref(match)); });
+  };
+}
 
-class RegexSplit final : public PreTokenizer {
- public:
-  RegexSplit(Regex regex, Behavior behavior, bool invert)
-      : regex_(std::move(regex)), behavior_(behavior), invert_(invert) {}
-  void split(std::string_view text, bool first, const TakeWord& take) const override {
-    split_at_matches(text, first, behavior_, invert_, take,
-                     [&](const auto& match) { regex_.for_matches(text, std::ref(match)); });
-  }
+/// Splits into runs of word characters, and runs of others that are no white space.
+void split_words(std::string_view text, bool first, const TakeWord& take) {
+  enum Kind { space, word, other };
+  size_t begin = 0, at = 0;
+  Kind last = space;
+  const auto end_run = [&] {
+    if (last != space) take(text.substr(begin, at - begin), first && begin == 0);
+    begin = at;
+  };
+  for_characters(text, [&](int32_t code, std::string_view bytes) {
+    const Kind kind = is_white_space(code) ? space : is_word_character(code) ? word : other;
+    if (kind != last) end_run();
+    last = kind;
+    at += bytes.size();
+  });
+  end_run();
+}
 
- private:
-  Regex regex_;
-  Behavior behavior_;
-  bool invert_;
-};
-
-/// Runs of word characters, and runs of others that are no white space.
-class WordSplit final : public PreTokenizer {
- public:
-  void split(std::string_view text, bool first, const TakeWord& take) const override {
-    enum Kind { space, word, other };
-    size_t begin = 0, at = 0;
-    Kind last = space;
-    const auto end_run = [&] {
-      if (last != space) take(text.substr(begin, at - begin), first && begin == 0);
-      begin = at;
-    };
-    for_characters(text, [&](int32_t code, std::string_view bytes) {
-      const Kind kind = is_white_space(code) ? space : is_word_character(code) ? word : other;
-      if (kind != last) end_run();
-      last = kind;
-      at += bytes.size();
-    });
-    end_run();
-  }
-};
-
-class ByteLevelSplit final : public PreTokenizer {
- public:
-  ByteLevelSplit(bool add_prefix_space, bool use_regex, const std::string& where) : prefix_(add_prefix_space) {
-    if (use_regex) regex_.emplace(kByteLevelWords, where);
-  }
-  void split(std::string_view text, bool first, const TakeWord& take) const override {
+PreTokenizer make_byte_level(const Part& part) {
+  const bool prefix = part.get_or("add_prefix_space", true);
+  PreTokenizer split = [](std::string_view text, bool first, const TakeWord& take) { take(text, first); };
+  if (part.get_or("use_regex", true))
+    split = split_at_regex({kByteLevelWords, place_of(part)}, Behavior::isolated, false);
+  return [prefix, split = std::move(split)](std::string_view text, bool first, const TakeWord& take) {
     std::string with_prefix;
-    if (prefix_ && text.front() != ' ') {
+    if (prefix && text.front() != ' ') {
       with_prefix.append(" ").append(text);
       text = with_prefix;
     }
-    const TakeWord in_bytes = [&](std::string_view word, bool is_first) { take(to_byte_characters(word), is_first); };
-    if (!regex_) return in_bytes(text, first);
-    split_at_matches(text, first, Behavior::isolated, false, in_bytes,
-                     [&](const auto& match) { regex_->for_matches(text, std::ref(match)); });
-  }
-
- private:
-  bool prefix_;
-  std::optional<Regex> regex_;
-};
-
-class MetaspaceSplit final : public PreTokenizer {
- public:
-  enum class Prepend { never, first, always };
-  MetaspaceSplit(std::string mark, Prepend prepend, bool splits)
-      : mark_(std::move(mark)), prepend_(prepend), splits_(splits) {}
-  void split(std::string_view text, bool first, const TakeWord& take) const override {
-    std::string marked;
-    marked.reserve(text.size() + mark_.size());
-    for (const char c : text) c == ' ' ? marked += mark_ : marked += c;
-    const bool prepends = prepend_ == Prepend::always || (prepend_ == Prepend::first && first);
-    if (prepends && !marked.starts_with(mark_)) marked.insert(0, mark_);
-    if (!splits_) return take(marked, first);
-    split_at_matches(marked, first, Behavior::merged_with_next, false, take, [&](const auto& match) {
-      for (size_t at = marked.find(mark_); at != std::string::npos; at = marked.find(mark_, at + mark_.size())) {
-        match(at, at + mark_.size());
-      }
-    });
-  }
-
- private:
-  std::string mark_;
-  Prepend prepend_;
-  bool splits_;
-};
-
-class PreTokenizerSequence final : public PreTokenizer {
- public:
-  explicit PreTokenizerSequence(std::vector<std::unique_ptr<const PreTokenizer>> parts) : parts_(std::move(parts)) {}
-  void split(std::string_view text, bool first, const TakeWord& take) const override { run(0, text, first, take); }
-
- private:
-  /// Each word passes through all parts before the next word, so that the words of a long text are never stored.
-  void run(size_t part, std::string_view text, bool first, const TakeWord& take) const {
-    if (part == parts_.size()) return take(text, first);
-    parts_[part]->split(text, first,
-                        [&](std::string_view word, bool is_first) { run(part + 1, word, is_first, take); });
-  }
-
-  std::vector<std::unique_ptr<const PreTokenizer>> parts_;
-};
-
-std::unique_ptr<const PreTokenizer> make_metaspace(const Part& part) {
-  using Prepend = MetaspaceSplit::Prepend;
-  // Files of older versions have add_prefix_space instead.
-  const auto name = part.get_or("prepend_scheme", part.get_or("add_prefix_space", true) ? "always" : "never");
-  check(name == "always" || name == "first" || name == "never",
-        "{}: found the prepend_scheme '{}', expected always, first or never", place_of(part), name);
-  const Prepend prepend = name == "always" ? Prepend::always : name == "first" ? Prepend::first : Prepend::never;
-  return std::make_unique<MetaspaceSplit>(one_character(part, "replacement", "\xe2\x96\x81"), prepend,
-                                          part.get_or("split", true));
+    split(text, first, [&](std::string_view word, bool is_first) { take(to_byte_characters(word), is_first); });
+  };
 }
 
-std::unique_ptr<const PreTokenizer> in_sequence(std::unique_ptr<const PreTokenizer> a,
-                                                std::unique_ptr<const PreTokenizer> b) {
-  std::vector<std::unique_ptr<const PreTokenizer>> parts;
-  parts.push_back(std::move(a));
-  parts.push_back(std::move(b));
-  return std::make_unique<PreTokenizerSequence>(std::move(parts));
+PreTokenizer make_metaspace(const Part& part) {
+  // Files of older versions have add_prefix_space instead.
+  const auto scheme = part.get_or("prepend_scheme", part.get_or("add_prefix_space", true) ? "always" : "never");
+  check(scheme == "always" || scheme == "first" || scheme == "never",
+        "{}: found the prepend_scheme '{}', expected always, first or never", place_of(part), scheme);
+  return [scheme, mark = one_character(part, "replacement", "\xe2\x96\x81"), splits = part.get_or("split", true)](
+             std::string_view text, bool first, const TakeWord& take) {
+    std::string marked;
+    marked.reserve(text.size() + mark.size());
+    for (const char c : text) c == ' ' ? marked += mark : marked += c;
+    const bool prepends = scheme == "always" || (scheme == "first" && first);
+    if (prepends && !marked.starts_with(mark)) marked.insert(0, mark);
+    if (!splits) return take(marked, first);
+    split_at_matches(marked, first, Behavior::merged_with_next, false, take, [&](const auto& match) {
+      for (size_t at = marked.find(mark); at != std::string::npos; at = marked.find(mark, at + mark.size())) {
+        match(at, at + mark.size());
+      }
+    });
+  };
+}
+
+/// Each word passes through all parts before the next word, so that the words of a long text are never stored.
+void split_by_all(std::span<const PreTokenizer> parts, std::string_view text, bool first, const TakeWord& take) {
+  if (parts.empty()) return take(text, first);
+  parts[0](text, first,
+           [&](std::string_view word, bool is_first) { split_by_all(parts.subspan(1), word, is_first, take); });
+}
+
+PreTokenizer in_sequence(std::vector<PreTokenizer> parts) {
+  return [parts = std::move(parts)](std::string_view text, bool first, const TakeWord& take) {
+    split_by_all(parts, text, first, take);
+  };
 }
 
 }  // namespace
 
-std::unique_ptr<const PreTokenizer> make_pre_tokenizer(const Part& part) {
+PreTokenizer make_pre_tokenizer(const Part& part) {
   const auto type = part.get<std::string>("type");
-  const auto characters = [](std::function<bool(int32_t)> is_one, Behavior behavior) {
-    return std::make_unique<CharacterSplit>(std::move(is_one), behavior);
-  };
-  if (type == "ByteLevel") {
-    return std::make_unique<ByteLevelSplit>(part.get_or("add_prefix_space", true), part.get_or("use_regex", true),
-                                            place_of(part));
-  }
-  if (type == "Split") {
-    return std::make_unique<RegexSplit>(pattern_of(part), behavior_of(part), part.get_or("invert", false));
-  }
-  if (type == "Whitespace") return std::make_unique<WordSplit>();
-  if (type == "WhitespaceSplit") return characters(is_white_space, Behavior::removed);
+  if (type == "ByteLevel") return make_byte_level(part);
+  if (type == "Split") return split_at_regex(pattern_of(part), behavior_of(part), part.get_or("invert", false));
+  if (type == "Whitespace") return split_words;
+  if (type == "WhitespaceSplit") return split_at_characters(is_white_space, Behavior::removed);
   if (type == "BertPreTokenizer") {
-    return in_sequence(characters(is_white_space, Behavior::removed), characters(is_punctuation, Behavior::isolated));
+    return in_sequence({split_at_characters(is_white_space, Behavior::removed),
+                        split_at_characters(is_punctuation, Behavior::isolated)});
   }
   if (type == "Punctuation") {
-    return characters(is_punctuation, part.has("behavior") ? behavior_of(part) : Behavior::isolated);
+    return split_at_characters(is_punctuation, part.has("behavior") ? behavior_of(part) : Behavior::isolated);
   }
   if (type == "Digits") {
-    return characters(is_number, part.get_or("individual_digits", false) ? Behavior::isolated : Behavior::contiguous);
+    return split_at_characters(is_number,
+                               part.get_or("individual_digits", false) ? Behavior::isolated : Behavior::contiguous);
   }
   if (type == "CharDelimiterSplit") {
     const int32_t delimiter = character_at(one_character(part, "delimiter"), 0).code;
-    return characters([delimiter](int32_t code) { return code == delimiter; }, Behavior::removed);
+    return split_at_characters([delimiter](int32_t code) { return code == delimiter; }, Behavior::removed);
   }
   if (type == "Metaspace") return make_metaspace(part);
   if (type == "Sequence") {
-    std::vector<std::unique_ptr<const PreTokenizer>> parts;
-    for (const Part& member : members(part, "pretokenizers")) {
-      parts.push_back(make_pre_tokenizer(member));
-    }
-    return std::make_unique<PreTokenizerSequence>(std::move(parts));
+    std::vector<PreTokenizer> parts;
+    for (const Part& member : members(part, "pretokenizers")) parts.push_back(make_pre_tokenizer(member));
+    return in_sequence(std::move(parts));
   }
   refuse_type(part, "pre-tokenizer", kPreTokenizers);
 }

@@ -2,10 +2,8 @@
 #pragma once
 
 #include <functional>
-#include <memory>
 #include <string_view>
 
-#include "formats/json.h"
 #include "text/tokenizers/json_part.h"
 
 namespace alibi::text::tokenizers {
@@ -13,14 +11,10 @@ namespace alibi::text::tokenizers {
 /// Receives a word, never empty. `first` tells whether it is at the beginning of the whole text.
 using TakeWord = std::function<void(std::string_view word, bool first)>;
 
-class PreTokenizer {
- public:
-  virtual ~PreTokenizer() = default;
-  /// `text` is not empty.
-  virtual void split(std::string_view text, bool first, const TakeWord& take) const = 0;
-};
+/// Splits a text that is not empty.
+using PreTokenizer = std::function<void(std::string_view text, bool first, const TakeWord& take)>;
 
 /// Throws Error that names the place and the type if it is not supported.
-std::unique_ptr<const PreTokenizer> make_pre_tokenizer(const Part& part);
+PreTokenizer make_pre_tokenizer(const Part& part);
 
 }  // namespace alibi::text::tokenizers

@@ -122,8 +122,7 @@ std::unique_ptr<const Model> make_unigram(const Part& settings) {
     const formats::Json& piece = (*vocab)[id];
     check(piece.is_array() && piece.size() == 2 && piece[0].is_string() && piece[1].is_number() &&
               std::abs(piece[1].get<double>()) < 1e30,
-          "{}: piece {} of vocab is {}, expected a string and a score", where, id,
-          piece.dump(-1, ' ', false, formats::Json::error_handler_t::replace).substr(0, 60));
+          "{}: piece {} of vocab is {}, expected a string and a score", where, id, formats::shown(piece));
     vocabulary.add(piece[0].get<std::string>(), static_cast<int64_t>(id), vocab->size(), where);
     scores.push_back(piece[1].get<double>());
   }
