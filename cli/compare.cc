@@ -228,7 +228,8 @@ void add_compare(CLI::App& app) {
                  "Evaluation lengths in tokens [1, 1.25, 1.5, 2, 3, 4, 6, 8 and 16 times the training length]");
   command.count("--stride", options->stride,
                 "Also evaluate with a sliding window that advances by N tokens [non-overlapping windows only]");
-  command.flag("--one-pass", options->one_pass, "Also evaluate in one pass, where each token sees all preceding text");
+  command.flag("--one-pass", options->one_pass,
+               "Also evaluate in one pass over the whole held-out text, where each token sees all preceding text");
   add_interpolation(command, options->interpolation, "Also evaluate with positions divided by X");
   command.list("--windowed", options->windowed,
                "Also evaluate these methods with a sliding window of the training length, without another training",

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Speed of `alibi serve` and of llama.cpp's server on the same model, alternately.
 
-    bench/peers/serve.py --alibi build/alibi MODEL [--llama-server PATH] [--types f16,q8_0] [--json FILE]
+    bench/peers/serve.py --alibi build/alibi MODEL [--llama-server PATH] [--types f16,q8_0] [--quantize-activations]
 
 MODEL is a folder that `alibi convert --to gguf` can write, such as a trained preset. Both servers read the same GGUF
 file, one server at a time. llama.cpp is the program llama-server if its path is given, else the server of the package
@@ -106,6 +106,7 @@ def main():
     parser.add_argument("--llama-server", help="the program of llama.cpp")
     parser.add_argument("--types", default="f16,q8_0")
     parser.add_argument("--precision", default="f32", help="of alibi: data type of activations and products")
+    parser.add_argument("--quantize-activations", action="store_true", help="of alibi, as llama.cpp does")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--json")
@@ -123,7 +124,8 @@ def main():
                     threads = ("--threads", str(options.threads))
                     if name == "alibi":
                         command = [options.alibi, "serve", file, "--port", str(port), "--slots", "8", "--quiet",
-                                   "--precision", options.precision, *threads]
+                                   "--precision", options.precision, *threads,
+                                   *["--quantize-activations"] * options.quantize_activations]
                     elif options.llama_server:
                         command = [options.llama_server, "-m", file, "--port", str(port), "-c", str(8 * 9216), "-np", "8",
                                    # llama-server cuts the context to the trained length that the file has
