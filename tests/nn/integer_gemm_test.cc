@@ -9,6 +9,7 @@
 #include "nn/linear.h"
 #include "nn/products.h"
 #include "nn/random_weights.h"
+#include "nn/reference.h"
 #include "testing.h"
 
 namespace alibi::nn {
