@@ -64,7 +64,8 @@ def test_language_model(model, tmp_path):
     table(alibi.LanguageModel, {"model": None}, {"model": [None, *TEXTS]}, named={"model": "LanguageModel"})
     model.save(tmp_path / "model")
     table(alibi.LanguageModel.load, {"folder": tmp_path / "model"},
-          {"folder": PATH, "precision": CHOICE, "weights": [x for x in CHOICE if x is not None]})  # fmt: skip
+          {"folder": PATH, "precision": CHOICE, "weights": [x for x in CHOICE if x is not None],
+           "quantize_activations": "flag"})  # fmt: skip
     table(model.save, {}, {"folder": PATH})
     table(model.encode, {}, {"text": ["\ud800", *WRONG["text"]]})
     table(model.decode, {}, {"ids": [x for x in IDS if repr(x) not in HARMLESS]})
