@@ -181,6 +181,18 @@ TEST(AttentionPages, FewQueriesHaveTheBitsOfACache) {
   }
 }
 
+TEST(AttentionPages, FewQueriesKeepTheirLogSumExps) {
+  AttentionCase c{.batch = 1, .queries = 2, .heads = 4, .kv_heads = 2, .head_dim = 48};
+  c.options.alibi_slopes = slopes(4);
+  const Paged paged(c, 128, {1}, 3);  // the first query lies before the only key
+  AttentionOptions options = c.options;
+  options.block_table = paged.table;
+  options.seqused_k = paged.used;
+  AttentionState state;
+  attention(random_tensor({1, 2, 4, 48}, 9), paged.k, paged.v, options, &state);
+  EXPECT_TRUE(same_bits(state.kernel.saved_lse(), state.lse));
+}
+
 TEST(AttentionPages, ManyQueriesHaveTheBitsOfKeysInOnePiece) {
   for (const DType dtype : {DType::float32, DType::bfloat16, DType::float16}) {
     for (const int64_t page_rows : {50, 64}) {
