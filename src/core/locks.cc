@@ -72,6 +72,7 @@ FolderLock::~FolderLock() {
   if (const auto found = folders.is_used.find(id_of(descriptor_.get())); found != folders.is_used.end()) {
     found->second = false;
   }
+  const Descriptor closed = std::move(descriptor_);  // before the mutex is unlocked, so that others can lock the folder
 }
 
 bool FolderLock::is_in_place() const { return leads_to(folder_, descriptor_.get()); }
