@@ -423,14 +423,13 @@ void multiply_rounded(const Product& p, const RoundedRows& a, int64_t begin, int
 /// Rounds row `row` of a, which is float32.
 void round_row(const float* x, int64_t row, RoundedRows& to) {
   const Floats f;
-  constexpr auto step = static_cast<int64_t>(hn::MaxLanes(f)) < group ? static_cast<int64_t>(hn::MaxLanes(f)) : group;
   for (int64_t block = 0; block < to.blocks(); ++block) {
     const float* const from = x + block * group;
     const auto at = static_cast<size_t>(row * to.blocks() + block);
     int8_t* const quants = to.quants.data() + row * to.k + block * group;
     int16_t* const wide = to.wide.data() + row * to.k + block * group;
     V largest = zero(), nothing = zero();
-    for (int64_t i = 0; i < group; i += step) {
+    for (int64_t i = 0; i < group; i += block_lanes) {
       const V v = hn::LoadU(f, from + i);
       largest = hn::Max(largest, hn::Abs(v));
       nothing = hn::Add(nothing, hn::Mul(v, zero()));  // NaN after infinity or NaN
@@ -439,7 +438,7 @@ void round_row(const float* x, int64_t row, RoundedRows& to) {
     const bool finite = hn::GetLane(hn::SumOfLanes(f, nothing)) == 0;
     const float inverse = finite && most >= 0x1p-100f ? 127 / most : 0;
     to.scales[at] = !finite ? std::numeric_limits<float>::quiet_NaN() : inverse > 0 ? most / 127 : 0;
-    for (int64_t i = 0; i < group; i += step) {
+    for (int64_t i = 0; i < group; i += block_lanes) {
       const V v = finite ? hn::LoadU(f, from + i) : zero();
       const I quant = hn::NearestInt(hn::Mul(v, set(inverse)));
       hn::StoreU(hn::DemoteTo(hn::Rebind<int8_t, Floats>(), quant), hn::Rebind<int8_t, Floats>(), quants + i);
