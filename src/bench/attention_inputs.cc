@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "core/check.h"
+#include "core/format.h"
 #include "core/random.h"
 #include "formats/safetensors.h"
 #include "model/pass.h"
@@ -15,6 +17,8 @@ namespace alibi::bench {
 namespace {
 
 constexpr int t5_buckets = 32;
+constexpr std::pair<const char*, float AttentionOptions::*> numbers[] = {
+    {"softmax_scale", &AttentionOptions::softmax_scale}, {"softcap", &AttentionOptions::softcap}};
 
 std::string layer_name(size_t layer, std::string_view what) { return fmt::format("layers.{}.{}", layer, what); }
 
@@ -52,8 +56,9 @@ AttentionInputs AttentionInputs::head(int64_t head) const {
   const int64_t kv_head = head / (q.size(2) / k.size(2));
   AttentionInputs part = {q.slice(2, head, head + 1), k.slice(2, kv_head, kv_head + 1),
                           v.slice(2, kv_head, kv_head + 1), options};
-  for (std::vector<float>* slopes : {&part.options.alibi_slopes, &part.options.alibi_slopes_after}) {
-    if (!slopes->empty()) *slopes = {(*slopes)[static_cast<size_t>(head)]};
+  for (std::vector<float>* of_heads :
+       {&part.options.alibi_slopes, &part.options.alibi_slopes_after, &part.options.sinks}) {
+    if (!of_heads->empty()) *of_heads = {(*of_heads)[static_cast<size_t>(head)]};
   }
   const auto of_head = [head](const Tensor& table) { return table.slice(1, head, head + 1).clone(); };
   if (options.buckets) part.options.buckets->table = of_head(options.buckets->table);
@@ -101,17 +106,20 @@ std::vector<AttentionInputs> capture(const LanguageModel& model, const std::vect
 void save_inputs(const std::filesystem::path& file, const std::vector<AttentionInputs>& layers,
                  const std::map<std::string, std::string>& about) {
   std::vector<formats::NamedTensor> tensors;
+  std::map<std::string, std::string> metadata = about;
+  metadata["format"] = "pt";
   for (size_t i = 0; i < layers.size(); ++i) {
     const AttentionInputs& layer = layers[i];
     tensors.push_back({layer_name(i, "q"), layer.q.clone()});
     tensors.push_back({layer_name(i, "k"), layer.k.clone()});
     tensors.push_back({layer_name(i, "v"), layer.v.clone()});
+    if (layer.options.log_decay) tensors.push_back({layer_name(i, "log_decay"), layer.options.log_decay->clone()});
+    if (!layer.options.sinks.empty()) tensors.push_back({layer_name(i, "sinks"), as_tensor(layer.options.sinks)});
+    for (const auto& [name, field] : numbers) metadata[layer_name(i, name)] = fmt::format("{}", layer.options.*field);
+    metadata[layer_name(i, "sliding_window")] = fmt::format("{}", layer.options.sliding_window);
   }
-  // All layers share the bias.
-  std::map<std::string, std::string> metadata = about;
-  metadata["format"] = "pt";
+  // All layers share the bias by distance.
   const AttentionOptions& options = layers.front().options;
-  check(!options.log_decay, "[bench] the layers have gates, expected a bias by distance");
   metadata["causal"] = options.causal ? "true" : "false";
   if (!options.alibi_slopes.empty()) tensors.push_back({"slopes", as_tensor(options.alibi_slopes)});
   if (!options.alibi_slopes_after.empty()) tensors.push_back({"slopes_after", as_tensor(options.alibi_slopes_after)});
@@ -145,6 +153,15 @@ std::vector<AttentionInputs> load_inputs(const std::filesystem::path& file) {
     const size_t i = layers.size();
     AttentionInputs layer = {saved.load(layer_name(i, "q")), saved.load(layer_name(i, "k")),
                              saved.load(layer_name(i, "v")), options};
+    if (saved.contains(layer_name(i, "log_decay"))) layer.options.log_decay = saved.load(layer_name(i, "log_decay"));
+    if (saved.contains(layer_name(i, "sinks"))) layer.options.sinks = saved.load(layer_name(i, "sinks")).to_floats();
+    const auto number = [&](const std::string& name, auto& value) {
+      const std::string text = metadata(layer_name(i, name));
+      check(text.empty() || core::parse_number(text, value), "[bench attention] {}: {} is '{}', expected a number",
+            file.string(), layer_name(i, name), text);
+    };
+    for (const auto& [name, field] : numbers) number(name, layer.options.*field);
+    number("sliding_window", layer.options.sliding_window);
     check(layer.q.axes() == 4 && layer.q.size(0) == 1 && layer.q.elements() > 0,
           "[bench attention] {}: {} has shape {}, expected [1, length, heads, head_dim]", file.string(),
           layer_name(i, "q"), to_string(layer.q.shape()));

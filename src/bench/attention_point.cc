@@ -11,7 +11,8 @@ float default_tolerance(DType dtype) { return dtype == DType::bfloat16 ? 0x1p-11
 std::vector<float> AttentionBenchSettings::tolerances_of(DType dtype) const {
   const bool falls = layers.empty() ? shape.position == Position::alibi || shape.position == position_from("gates")
                                     : !layers.front().options.alibi_slopes.empty() ||
-                                          !layers.front().options.alibi_slopes_after.empty();
+                                          !layers.front().options.alibi_slopes_after.empty() ||
+                                          layers.front().options.log_decay.has_value();
   if (!falls) return {0.0f};
   return tolerances.empty() ? std::vector<float>{0.0f, default_tolerance(dtype)} : tolerances;
 }

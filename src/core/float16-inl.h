@@ -1,4 +1,4 @@
-// float16 in vectors of float32.
+// float16 and bfloat16 in vectors of float32.
 #if defined(ALIBI_CORE_FLOAT16_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ALIBI_CORE_FLOAT16_INL_H_
 #undef ALIBI_CORE_FLOAT16_INL_H_
@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "alibi/tensor.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -33,13 +34,42 @@ HWY_INLINE hn::Vec<D> from_float16(D f, hn::Vec<hn::Rebind<uint16_t, D>> bits) {
   return hn::BitCast(f, hn::Or(magnitude, hn::ShiftLeft<16>(hn::And(word, hn::Set(u, 0x8000u)))));
 #endif
 }
+/// A vector of numbers, as float32.
 template <class D>
-HWY_INLINE hn::Vec<D> load_float16(D f, const void* at) {
-  return from_float16(f, hn::LoadU(hn::Rebind<uint16_t, D>(), static_cast<const uint16_t*>(at)));
+HWY_INLINE hn::Vec<D> load(D f, const float* at) {
+  return hn::LoadU(f, at);
+}
+template <class D>
+HWY_INLINE hn::Vec<D> load(D f, const float16* at) {
+  return from_float16(f, hn::LoadU(hn::Rebind<uint16_t, D>(), &at->bits));
+}
+template <class D>
+HWY_INLINE hn::Vec<D> load(D f, const bfloat16* at) {
+  const auto words = hn::PromoteTo(hn::RebindToUnsigned<D>(), hn::LoadU(hn::Rebind<uint16_t, D>(), &at->bits));
+  return hn::BitCast(f, hn::ShiftLeft<16>(words));
 }
 template <class D>
 HWY_INLINE hn::Vec<D> set_float16(D f, uint16_t bits) {
   return from_float16(f, hn::Set(hn::Rebind<uint16_t, D>(), bits));
+}
+
+template <class D>
+HWY_INLINE void store(hn::Vec<D> v, D f, float* at) {
+  hn::StoreU(v, f, at);
+}
+/// Rounds as bfloat16's constructor does.
+template <class D>
+HWY_INLINE void store(hn::Vec<D> v, D, bfloat16* at) {
+  const hn::Rebind<uint16_t, D> half;
+  const hn::RebindToSigned<D> i;
+  const hn::RebindToUnsigned<D> u;
+  const auto word = hn::BitCast(u, v);
+  const auto odd = hn::And(hn::ShiftRight<16>(word), hn::Set(u, 1u));
+  const auto rounded = hn::Add(word, hn::Add(odd, hn::Set(u, 0x7fffu)));
+  const auto quiet = hn::Or(word, hn::Set(u, 0x00400000u));
+  const auto nan = hn::RebindMask(u, hn::Ne(v, v));
+  const auto high = hn::ShiftRight<16>(hn::IfThenElse(nan, quiet, rounded));
+  hn::StoreU(hn::DemoteTo(half, hn::BitCast(i, high)), half, &at->bits);
 }
 
 }  // namespace alibi::core::HWY_NAMESPACE

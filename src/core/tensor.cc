@@ -34,7 +34,7 @@ size_t size_of(DType dtype) {
 }
 
 const char* name_of(DType dtype) {
-  constexpr const char* names[] = {"float32", "bfloat16", "int32", "float16", "q8_0", "q4_0", "q4_k", "q5_k", "q6_k"};
+  static constexpr const char* names[] = {"float32", "bfloat16", "int32", "float16", "q8_0", "q4_0", "q4_k", "q5_k", "q6_k"};
   const auto index = static_cast<size_t>(dtype);
   return index < std::size(names) ? names[index] : "?";
 }
@@ -224,12 +224,11 @@ bool Tensor::contiguous() const {
 
 template <class T>
 T* Tensor::data() const {
+  if (dtype_ == dtype_of<T> && device_ == Device::cpu) return static_cast<T*>(data_);  // names cost time
   check(dtype_ == dtype_of<T>, "[tensor] {} elements were requested from a {} tensor; convert it with to(DType) first",
         name_of(dtype_of<T>), name_of(dtype_));
-  check(device_ == Device::cpu,
-        "[tensor] elements were requested from a tensor on '{}', expected one on 'cpu'; copy it with to(Device::cpu)",
-        name_of(device_));
-  return static_cast<T*>(data_);
+  fail("[tensor] elements were requested from a tensor on '{}', expected one on 'cpu'; copy it with to(Device::cpu)",
+       name_of(device_));
 }
 template float* Tensor::data<float>() const;
 template bfloat16* Tensor::data<bfloat16>() const;

@@ -123,15 +123,15 @@ HWY_INLINE void read_factors(const RowOf& row_of, int64_t first, int64_t count, 
       }
     }
   } else {
-    HWY_ALIGN uint16_t halves[groups_at_once][Columns];
+    HWY_ALIGN float16 halves[groups_at_once][Columns];
     for (int64_t j = 0; j < Columns; ++j) {
       const Block* const row = row_of(j);
-      for (int64_t g = 0; g < count; ++g) halves[g][j] = block_at(row, first + g).scale.bits;
+      for (int64_t g = 0; g < count; ++g) halves[g][j] = block_at(row, first + g).scale;
     }
     const hn::CappedTag<float, static_cast<size_t>(Columns)> f;
     for (int64_t g = 0; g < count; ++g) {
       for (size_t j = 0; j < Columns; j += hn::MaxLanes(f)) {
-        hn::Store(core::HWY_NAMESPACE::load_float16(f, halves[g] + j), f, to.scales[g] + j);
+        hn::Store(core::HWY_NAMESPACE::load(f, halves[g] + j), f, to.scales[g] + j);
       }
     }
   }

@@ -28,13 +28,10 @@ struct Part {
   size_t count;
 };
 
-HWY_INLINE V load(const float* p, Whole) { return hn::LoadU(Floats(), p); }
-HWY_INLINE V load(const bfloat16* p, Whole) {
-  const hn::Rebind<uint16_t, Floats> d16;
-  const hn::Rebind<uint32_t, Floats> d32;
-  return hn::BitCast(Floats(), hn::ShiftLeft<16>(hn::PromoteTo(d32, hn::LoadU(d16, &p->bits))));
+template <class T>
+HWY_INLINE V load(const T* p, Whole) {
+  return core::HWY_NAMESPACE::load(Floats(), p);
 }
-HWY_INLINE V load(const float16* p, Whole) { return core::HWY_NAMESPACE::load_float16(Floats(), p); }
 /// Numbers of a block of q8_0 before they are multiplied by its scale.
 HWY_INLINE V load_quants(const int8_t* p) {
   const hn::Rebind<int8_t, Floats> d8;
@@ -48,19 +45,10 @@ HWY_INLINE V load(const T* p, Part part) {
   return load(lanes, Whole());
 }
 
-HWY_INLINE void store(V v, float* p, Whole) { hn::StoreU(v, Floats(), p); }
 /// Rounds as bfloat16's constructor does.
-HWY_INLINE void store(V v, bfloat16* p, Whole) {
-  const hn::Rebind<uint16_t, Floats> d16;
-  const hn::Rebind<int32_t, Floats> di;
-  const hn::RebindToUnsigned<decltype(di)> du;
-  const auto word = hn::BitCast(du, v);
-  const auto odd = hn::And(hn::ShiftRight<16>(word), hn::Set(du, 1u));
-  const auto rounded = hn::Add(word, hn::Add(odd, hn::Set(du, 0x7fffu)));
-  const auto quiet = hn::Or(word, hn::Set(du, 0x00400000u));
-  const auto nan = hn::RebindMask(du, hn::Ne(v, v));
-  const auto high = hn::ShiftRight<16>(hn::IfThenElse(nan, quiet, rounded));
-  hn::StoreU(hn::DemoteTo(d16, hn::BitCast(di, high)), d16, &p->bits);
+template <class T>
+HWY_INLINE void store(V v, T* p, Whole) {
+  core::HWY_NAMESPACE::store(v, Floats(), p);
 }
 template <class T>
 HWY_INLINE void store(V v, T* p, Part part) {

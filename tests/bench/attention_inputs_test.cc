@@ -35,20 +35,22 @@ TEST(AttentionInputs, CapturesEveryLayerOfAModel) {
 
 TEST(AttentionInputs, FilesGiveBackWhatWasSaved) {
   const test::TemporaryFolder folder;
-  for (const Position position : {Position::alibi, Position::t5, Position::none}) {
-    const std::vector<AttentionInputs> layers = capture(small_model(position), tokens);
-    save_inputs(folder / "qkv.safetensors", layers, {{"model", "small"}});
-    const std::vector<AttentionInputs> loaded = load_inputs(folder / "qkv.safetensors");
-    ASSERT_EQ(loaded.size(), layers.size());
-    for (size_t i = 0; i < layers.size(); ++i) {
-      EXPECT_EQ(loaded[i].q.to_floats(), layers[i].q.to_floats());
-      EXPECT_EQ(loaded[i].k.to_floats(), layers[i].k.to_floats());
-      EXPECT_EQ(loaded[i].v.to_floats(), layers[i].v.to_floats());
-      EXPECT_EQ(loaded[i].options.alibi_slopes, layers[i].options.alibi_slopes);
-      ASSERT_EQ(loaded[i].options.buckets.has_value(), position == Position::t5);
-      if (position != Position::t5) continue;
-      EXPECT_EQ(loaded[i].options.buckets->table.to_floats(), layers[i].options.buckets->table.to_floats());
-      EXPECT_EQ(loaded[i].options.buckets->max_distance, layers[i].options.buckets->max_distance);
+  for (const Position position : {Position::alibi, Position::t5, Position::none, position_from("gates")}) {
+    std::vector<AttentionInputs> layers = capture(small_model(position), tokens);
+    for (const bool changed : {false, true}) {
+      if (changed) {
+        layers[1].options.sinks = {1, 0.5f, -1, 2};
+        layers[1].options.softcap = 0.3f;
+        layers[1].options.softmax_scale = 0.7f;
+        layers[1].options.sliding_window = 3;
+      }
+      save_inputs(folder / "qkv.safetensors", layers, {{"model", "small"}});
+      const std::vector<AttentionInputs> loaded = load_inputs(folder / "qkv.safetensors");
+      ASSERT_EQ(loaded.size(), layers.size());
+      for (size_t i = 0; i < layers.size(); ++i) {
+        const auto output = [](const AttentionInputs& of) { return attention(of.q, of.k, of.v, of.options).to_floats(); };
+        EXPECT_EQ(output(loaded[i]), output(layers[i])) << name_of(position) << " layer " << i;
+      }
     }
   }
 }
@@ -64,7 +66,8 @@ TEST(AttentionInputs, FilesWithoutLayersAreRefused) {
 TEST(AttentionInputs, OneHeadOfTheWhole) {
   for (const Position position : {Position::alibi, position_from("gates"), Position::t5, Position::none}) {
     const AttentionShape shape = {.heads = 6, .kv_heads = 2, .head_dim = 16, .position = position};
-    const AttentionInputs all = random_inputs(shape, 70, 3).first(65);
+    AttentionInputs all = random_inputs(shape, 70, 3).first(65);
+    all.options.sinks = {0, 1, -1, 2, 3, 0.5f};
     Tensor out(all.q.shape());
     attention(all.q, all.k, all.v, all.options, out);
     for (int64_t head = 0; head < shape.heads; ++head) {

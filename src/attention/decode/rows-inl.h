@@ -92,7 +92,7 @@ HWY_INLINE void widen(const bfloat16* row, int64_t d, Float* to) {
 template <int N>
 HWY_INLINE void widen(const float16* row, int64_t d, Float* to) {
   HWY_UNROLL(4)
-  for (int n = 0; n < N; ++n) to[n] = core::HWY_NAMESPACE::load_float16(Floats(), row + d + n * lanes);
+  for (int n = 0; n < N; ++n) to[n] = core::HWY_NAMESPACE::load(Floats(), row + d + n * lanes);
 }
 /// All N vectors belong to one block. The products of scale and values are exact in float32.
 template <int N>

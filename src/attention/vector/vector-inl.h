@@ -9,6 +9,7 @@
 #endif
 
 #include <cstring>
+#include <type_traits>
 
 #include "alibi/tensor.h"
 #include "attention/vector/tasks.h"
@@ -264,28 +265,10 @@ inline void add_carefully(const float* block, int64_t stride, const float* weigh
 }
 
 /// Loads head_dim values of any data type as float32, followed by zeros up to `padded` (a multiple of 16).
-HWY_INLINE void load_row(const float* from, int64_t size, float* to, int64_t padded) {
+template <class T>
+HWY_INLINE void load_row(const T* from, int64_t size, float* to, int64_t padded) {
   int64_t i = 0;
-  for (; i + lanes <= size; i += lanes) hn::StoreU(hn::LoadU(Floats(), from + i), Floats(), to + i);
-  for (; i < size; ++i) to[i] = from[i];
-  for (; i < padded; ++i) to[i] = 0;
-}
-HWY_INLINE void load_row(const bfloat16* from, int64_t size, float* to, int64_t padded) {
-  const Words w;
-  const hn::Rebind<uint16_t, Words> half;
-  const auto* bits = reinterpret_cast<const uint16_t*>(from);
-  int64_t i = 0;
-  for (; i + lanes <= size; i += lanes) {
-    const auto wide = hn::ShiftLeft<16>(hn::PromoteTo(w, hn::LoadU(half, bits + i)));
-    hn::StoreU(hn::BitCast(Floats(), wide), Floats(), to + i);
-  }
-  for (; i < size; ++i) to[i] = static_cast<float>(from[i]);
-  for (; i < padded; ++i) to[i] = 0;
-}
-HWY_INLINE void load_row(const float16* from, int64_t size, float* to, int64_t padded) {
-  int64_t i = 0;
-  for (; i + lanes <= size; i += lanes)
-    hn::StoreU(core::HWY_NAMESPACE::load_float16(Floats(), from + i), Floats(), to + i);
+  for (; i + lanes <= size; i += lanes) hn::StoreU(core::HWY_NAMESPACE::load(Floats(), from + i), Floats(), to + i);
   for (; i < size; ++i) to[i] = static_cast<float>(from[i]);
   for (; i < padded; ++i) to[i] = 0;
 }
@@ -316,18 +299,27 @@ inline void load_ordered(const Problem& problem, const TensorView& from, int64_t
   }
 }
 
+template <class T>
+HWY_INLINE void store_row(const float* from, float scale, int64_t size, T* to) {
+  const Floats f;
+  int64_t i = 0;
+  if constexpr (!std::is_same_v<T, float16>) {
+    for (; i + lanes <= size; i += lanes) {
+      core::HWY_NAMESPACE::store(hn::Mul(hn::Set(f, scale), hn::LoadU(f, from + i)), f, to + i);
+    }
+  }
+  for (; i < size; ++i) to[i] = T(scale * from[i]);
+}
+
 /// Stores a row in the tensor's data type, with rounding. The values may be scaled.
 inline void store_row(const Problem& problem, const float* from, float scale, const TensorView& to, int64_t batch,
                       int64_t row, int64_t head) {
   if (problem.dtype == DType::float32) {
-    float* values = to.at<float>(batch, row, head);
-    for (int64_t i = 0; i < problem.head_dim; ++i) values[i] = scale * from[i];
+    store_row(from, scale, problem.head_dim, to.at<float>(batch, row, head));
   } else if (problem.dtype == DType::float16) {
-    float16* values = to.at<float16>(batch, row, head);
-    for (int64_t i = 0; i < problem.head_dim; ++i) values[i] = float16(scale * from[i]);
+    store_row(from, scale, problem.head_dim, to.at<float16>(batch, row, head));
   } else {
-    bfloat16* values = to.at<bfloat16>(batch, row, head);
-    for (int64_t i = 0; i < problem.head_dim; ++i) values[i] = bfloat16(scale * from[i]);
+    store_row(from, scale, problem.head_dim, to.at<bfloat16>(batch, row, head));
   }
 }
 
