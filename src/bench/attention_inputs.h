@@ -47,7 +47,8 @@ AttentionInputs random_inputs(const AttentionShape& shape, int64_t length, uint6
 std::vector<AttentionInputs> capture(const LanguageModel& model, const std::vector<int32_t>& tokens);
 
 /// A safetensors file with layers.0.q, layers.0.k, layers.0.v, layers.1.q, ..., all float32, and with what else the
-/// attention of these layers depends on: biases, gates, sinks, scale, softcap, window and "causal". `about` is stored as free text.
+/// attention of these layers depends on: biases, gates, sinks, scale, softcap, window and "causal". `about` is stored
+/// as free text.
 void save_inputs(const std::filesystem::path& file, const std::vector<AttentionInputs>& layers,
                  const std::map<std::string, std::string>& about);
 /// Throws Error that names the file and the problem.

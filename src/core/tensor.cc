@@ -34,7 +34,8 @@ size_t size_of(DType dtype) {
 }
 
 const char* name_of(DType dtype) {
-  static constexpr const char* names[] = {"float32", "bfloat16", "int32", "float16", "q8_0", "q4_0", "q4_k", "q5_k", "q6_k"};
+  static constexpr const char* names[] = {"float32", "bfloat16", "int32", "float16", "q8_0",
+                                          "q4_0",    "q4_k",     "q5_k",  "q6_k"};
   const auto index = static_cast<size_t>(dtype);
   return index < std::size(names) ? names[index] : "?";
 }

@@ -48,7 +48,9 @@ TEST(AttentionInputs, FilesGiveBackWhatWasSaved) {
       const std::vector<AttentionInputs> loaded = load_inputs(folder / "qkv.safetensors");
       ASSERT_EQ(loaded.size(), layers.size());
       for (size_t i = 0; i < layers.size(); ++i) {
-        const auto output = [](const AttentionInputs& of) { return attention(of.q, of.k, of.v, of.options).to_floats(); };
+        const auto output = [](const AttentionInputs& of) {
+          return attention(of.q, of.k, of.v, of.options).to_floats();
+        };
         EXPECT_EQ(output(loaded[i]), output(layers[i])) << name_of(position) << " layer " << i;
       }
     }

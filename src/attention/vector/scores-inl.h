@@ -28,9 +28,13 @@ struct TileBiases {
   int64_t first = 0;             ///< distance of values[0]
   bool masked = false;           ///< whether some pair of the tile is not seen
 
-  /// Query blocks outside the keys' positions, whose biases count from the row's nearest key, and heads with gates or
-  /// coordinates have a bias for each pair, in `pairs`.
-  bool paired = false;
+  /// `gated`: a pair's bias also has the sum of gates of its row, less that of its key. `paired`: each pair has a bias
+  /// of its own. So have query blocks outside the keys' positions, whose biases count from the row's nearest key, heads
+  /// with coordinates, and some tiles of heads with gates.
+  enum class Form : uint8_t { by_distance, gated, paired };
+  Form form = Form::by_distance;
+  HWY_ALIGN float row_gates[query_rows];
+  HWY_ALIGN float key_gates[key_rows];
   HWY_ALIGN float pairs[key_rows * query_rows];  ///< -infinity where the key is not seen
 
   /// Index of key y for the lanes from `lane` on.
@@ -38,7 +42,14 @@ struct TileBiases {
 
   HWY_INLINE Float by_distance(int64_t lane, int64_t y) const { return hn::LoadU(Floats(), values + index(lane, y)); }
   HWY_INLINE Float of_pair(int64_t lane, int64_t y) const { return hn::Load(Floats(), pairs + y * query_rows + lane); }
-  HWY_INLINE Float at(int64_t lane, int64_t y) const { return paired ? of_pair(lane, y) : by_distance(lane, y); }
+  HWY_INLINE Float with_gates(int64_t lane, int64_t y) const {
+    const Floats f;
+    return hn::Add(by_distance(lane, y), hn::Sub(hn::Load(f, row_gates + lane), hn::Set(f, key_gates[y])));
+  }
+  HWY_INLINE Float at(int64_t lane, int64_t y) const {
+    if (form == Form::paired) return of_pair(lane, y);
+    return form == Form::gated ? with_gates(lane, y) : by_distance(lane, y);
+  }
 };
 
 /// A row outside the keys' positions has the biases of the row at the nearest key, plus a constant that is left out.
@@ -55,29 +66,32 @@ inline void fill_outside(const QueryBlock& block, int64_t key, TileBiases& biase
   }
 }
 
-/// Adds the gates to the biases of pairs: the sum of the gates up to the row, less that up to the key. Both count from
-/// one key between the rows and the keys, so that no digits cancel. In a tile on the diagonal there is no such key, and
-/// sharp gates are summed for each pair.
+/// Adds the gates to the biases: the sum of the gates up to the row, less that up to the key. Both count from one key
+/// between the rows and the keys, so that no digits cancel. In a tile on the diagonal there is no such key, and sharp
+/// gates are summed for each pair.
 inline void add_gates(const QueryBlock& block, int64_t key, TileBiases& biases) {
   constexpr double unit = std::numbers::log2e;
   const Floats f;
   const HeadDecay& decay = block.bias.decay;
   const int64_t last_key = key + key_rows - 1, base = std::min(last_key, block.position);
-  HWY_ALIGN float rows[query_rows];
-  HWY_ALIGN float keys[key_rows];
-  decay.sums(base, block.position, query_rows, unit, rows);
-  decay.sums(base, key, key_rows, unit, keys);
-  const bool by_pair = last_key > block.position && differences_lose_digits(rows, keys);
+  decay.sums(base, block.position, query_rows, unit, biases.row_gates);
+  decay.sums(base, key, key_rows, unit, biases.key_gates);
+  const bool by_pair = last_key > block.position && differences_lose_digits(biases.row_gates, biases.key_gates);
+  const bool documents = decay.document(block.position + block.rows - 1) > key;
+  biases.form = TileBiases::Form::gated;
+  if (!by_pair && !documents && !block.outside) return;
   for (int64_t y = 0; y < key_rows; ++y) {
     HWY_ALIGN float between[query_rows];
     if (by_pair) decay.sums(key + y, block.position, query_rows, unit, between);
     for (int64_t c = 0; c < query_rows; c += lanes) {
       float* const at = biases.pairs + y * query_rows + c;
-      const Float gates = by_pair ? hn::Load(f, between + c) : hn::Sub(hn::Load(f, rows + c), hn::Set(f, keys[y]));
+      const Float gates = by_pair ? hn::Load(f, between + c)
+                                  : hn::Sub(hn::Load(f, biases.row_gates + c), hn::Set(f, biases.key_gates[y]));
       hn::Store(hn::Add(block.outside ? hn::Load(f, at) : biases.by_distance(c, y), gates), f, at);
     }
   }
-  if (decay.document(block.position + block.rows - 1) <= key) return;
+  biases.form = TileBiases::Form::paired;
+  if (!documents) return;
   biases.masked = true;
   for (int64_t x = 0; x < block.rows; ++x) {
     const int64_t hidden = std::min(decay.document(block.position + x) - key, key_rows);
@@ -106,7 +120,7 @@ inline void fill_by_distance(const HeadBias& bias, TileBiases& biases) {
 /// The biases of the pairs of a head with coordinates.
 inline void fill_pairs(const QueryBlock& block, int64_t key, TileBiases& biases) {
   const CoordinateBias& bias = block.bias.coordinates;
-  biases.paired = true;
+  biases.form = TileBiases::Form::paired;
   biases.masked = false;
   fill_distances(*bias.points, block.row, block.rows, key, std::min(key_rows, block.keys - key),
                  static_cast<float>(-bias.slope * std::numbers::log2e), biases.pairs);
@@ -116,7 +130,7 @@ inline void fill_bias(const QueryBlock& block, int64_t key, TileBiases& biases) 
   const HeadBias& bias = block.bias;
   if (bias.coordinates) return fill_pairs(block, key, biases);
   biases.first = block.position - key - (key_rows - 1);
-  biases.paired = block.outside || bias.decay;
+  biases.form = block.outside ? TileBiases::Form::paired : TileBiases::Form::by_distance;
   biases.masked = biases.first < bias.least || biases.first + TileBiases::size - 2 > bias.most;
   if (block.outside) {
     fill_outside(block, key, biases);
@@ -192,8 +206,8 @@ HWY_INLINE void zero_unseen(float* tile, int64_t lane, int64_t width, Range seen
 }
 
 /// How q k' becomes a score. `open`: no key of the tile is masked. `masked`: keys that are not seen score -infinity,
-/// even if they contain NaN. `paired`: as `masked`, with a bias for each pair.
-enum class Tail { open, masked, paired };
+/// even if they contain NaN. `gated` and `paired`: as `masked`, with these biases.
+enum class Tail { open, masked, gated, paired };
 
 template <Tail tail>
 struct StoreScores {
@@ -206,7 +220,9 @@ struct StoreScores {
   HWY_INLINE void operator()(int64_t r, int64_t c, Float product) const {
     const Floats f;
     const int64_t row = row0 + r, column = column0 + c;
-    const Float bias = tail == Tail::paired ? biases->of_pair(column, row) : biases->by_distance(column, row);
+    const Float bias = tail == Tail::paired  ? biases->of_pair(column, row)
+                       : tail == Tail::gated ? biases->with_gates(column, row)
+                                             : biases->by_distance(column, row);
     Float score = hn::MulAdd(product, hn::Set(f, scale), bias);
     if (tail != Tail::open) {
       const Float unseen = hn::Set(f, -std::numeric_limits<float>::infinity());
@@ -257,8 +273,10 @@ inline void make_scores(const Problem& problem, const QueryBlock& block, const f
   if (problem.softcap > 0) {
     product(Store{scores, query_rows});
     cap_scores(problem, seen, biases, scores, derivatives);
-  } else if (biases.paired) {
+  } else if (biases.form == TileBiases::Form::paired) {
     product(StoreScores<Tail::paired>{scores, &biases, scale});
+  } else if (biases.form == TileBiases::Form::gated) {
+    product(StoreScores<Tail::gated>{scores, &biases, scale});
   } else if (biases.masked) {
     product(StoreScores<Tail::masked>{scores, &biases, scale});
   } else {
