@@ -1,8 +1,8 @@
 """Counts the blocks that attention with forget gates visits, beside those of the Forgetting Transformer's own rule
 (adaptive computation pruning, arXiv 2504.06949) on the same inputs at the same tolerance t: a block of queries i and keys
 j is skipped if 2 scale max|q| max|k| + (the sum of log f over (j, i], of its nearest corner) < ln t - ln(keys), with the
-largest norms of the head. Without the ln(keys) it bounds each weight, with it their sum, as its authors do and as alibi
-does; both are printed.
+largest norms of the head. With ln(keys), as its authors have it, it bounds the sum of the weights that are left out, as
+alibi's rule does. Without, it would bound each of them. Both are printed.
 
     alibi bench capture model/ novels/valid --length 8192 --out qkv.safetensors
     python bench/peers/forgetting_rule.py --alibi build/alibi --tensors qkv.safetensors
@@ -67,6 +67,8 @@ def main():
         if not options.tensors:
             save_file(random_layer(options.length, options.heads, options.head_dim), file, {"causal": "true"})
         tensors = load_file(file)
+        if "layers.0.log_decay" not in tensors:
+            raise SystemExit(f"forgetting_rule.py: {file} has no layers.0.log_decay; capture a model with --position gates")
         length = tensors["layers.0.q"].shape[1]
         result = subprocess.run([options.alibi, "bench", "attention", "--tensors", file, "--dtype", "f32", "--pass", "forward",
                                  "--lengths", str(length), "--tolerance", f"{2**-24},{2**-11}", "--seconds", "0.01",

@@ -225,7 +225,8 @@ bool Tensor::contiguous() const {
 
 template <class T>
 T* Tensor::data() const {
-  if (dtype_ == dtype_of<T> && device_ == Device::cpu) return static_cast<T*>(data_);  // names cost time
+  // Kernels call this for each row, so the names for the messages below are not made before something is wrong.
+  if (dtype_ == dtype_of<T> && device_ == Device::cpu) return static_cast<T*>(data_);
   check(dtype_ == dtype_of<T>, "[tensor] {} elements were requested from a {} tensor; convert it with to(DType) first",
         name_of(dtype_of<T>), name_of(dtype_));
   fail("[tensor] elements were requested from a tensor on '{}', expected one on 'cpu'; copy it with to(Device::cpu)",
