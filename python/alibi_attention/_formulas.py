@@ -111,6 +111,17 @@ def heads_of(x: Array, heads: int) -> Array:
     return x.reshape(x.shape[0], heads, -1)
 
 
+def rotated(x: Array, c: Config, theta: float = 10000.0) -> Array:
+    """Rotary positions of x [L, heads, head_dim] in two halves. NTK's rule of GTE scales the base, and then all frequencies."""
+    rope, size = c.get("rope_parameters") or c, x.shape[-1]
+    theta, factor = rope.get("rope_theta") or theta, rope["factor"] if rope.get("rope_type") == "linear" else 1.0
+    if (c.get("rope_scaling") or {}).get("type") == "ntk":
+        theta, factor = theta * c["rope_scaling"]["factor"], c["rope_scaling"]["factor"] ** (2 / size)
+    angles = np.arange(len(x))[:, None, None] / factor * theta ** -(np.arange(0, size, 2) / size)
+    cos, sin, a, b = np.cos(angles).astype(x.dtype), np.sin(angles).astype(x.dtype), x[..., : size // 2], x[..., size // 2 :]
+    return np.concatenate([a * cos - b * sin, b * cos + a * sin], -1)
+
+
 def self_attention(qkv: Sequence[Array], heads: int, scale: float, slopes_: Array, causal: bool = True) -> Array:
     q, k, v = (heads_of(part, heads) for part in qkv)
     return attention(q, k, v, scale, slopes_, causal)
@@ -311,6 +322,25 @@ def forgetting(c: Config, w: Weights, ids: Array, note: Note) -> Array:
     return w.project(note(rms_norm(x, w, "model.norm", eps)), head_of(w, "model.embeddings.weight"))
 
 
+def jais2(c: Config, w: Weights, ids: Array, note: Note) -> Array:
+    """Llama's layout with layer norms, and squared ReLU."""
+    heads, eps = c["num_attention_heads"], c.get("layer_norm_eps", 1e-5)
+    counts = {"q": heads, "k": c.get("num_key_value_heads") or heads, "v": c.get("num_key_value_heads") or heads}
+    x = w.rows("model.embed_tokens.weight", ids)
+    note(x)
+    for n in range(layers_of(c)):
+        p = f"model.layers.{n}."
+        z = layer_norm(x, w, p + "input_layernorm", eps)
+        q, k, v = (heads_of(linear(z, w, f"{p}self_attn.{name}_proj"), count) for name, count in counts.items())
+        y = attention(rotated(q, c), rotated(k, c), v, 1 / math.sqrt(q.shape[2]), np.zeros(heads), True)
+        x = x + linear(y, w, p + "self_attn.o_proj")
+        note(x)
+        z = layer_norm(x, w, p + "post_attention_layernorm", eps)
+        x = x + by_rows(z, w, lambda r, m: linear(relu(linear(r, m, p + "mlp.up_proj")) ** 2, m, p + "mlp.down_proj"))
+        note(x)
+    return w.project(note(layer_norm(x, w, "model.norm", eps)), head_of(w, "model.embed_tokens.weight"))
+
+
 # ---------------------------------------------------------------- encoders
 
 
@@ -352,13 +382,38 @@ def bert(c: Config, w: Weights, ids: Array, note: Note) -> None:
     note(x)
 
 
+def gte(c: Config, w: Weights, ids: Array, note: Note) -> None:
+    """GTE: post-norm and rotary; the gate is the second half of its matrix. Some have no token types."""
+    heads, eps, inner = c["num_attention_heads"], c.get("layer_norm_eps", 1e-12), c["intermediate_size"]
+    theta = 10000.0 if c["model_type"] == "new" else 160000.0
+    x = w.rows("embeddings.word_embeddings.weight", ids)
+    if "embeddings.token_type_embeddings.weight" in w:
+        x = x + w.rows("embeddings.token_type_embeddings.weight", 0)
+    x = layer_norm(x, w, "embeddings.LayerNorm", eps)
+    note(x)
+    for n in range(layers_of(c)):
+        p = f"encoder.layer.{n}."
+        q, k, v = (heads_of(part, heads) for part in np.split(linear(x, w, p + "attention.qkv_proj"), 3, 1))
+        y = attention(rotated(q, c, theta), rotated(k, c, theta), v, 1 / math.sqrt(q.shape[2]), np.zeros(heads), False)
+        x = layer_norm(x + linear(y, w, p + "attention.o_proj"), w, p + "attn_ln", eps)
+        note(x)
+
+        def feed_forward(r: Array, m: Any) -> Array:
+            z = linear(r, m, p + "mlp.up_gate_proj")
+            return linear(z[:, :inner] * gelu(z[:, inner:]), m, p + "mlp.down_proj")
+
+        x = layer_norm(x + by_rows(x, w, feed_forward), w, p + "mlp_ln", eps)
+        note(x)
+    note(x)
+
+
 # ---------------------------------------------------------------- by configuration
 
 Family = Callable[[Config, Weights, Array, Note], Any]
 FAMILIES: dict[str, Family] = {
     "mpt": mpt, "bloom": bloom, "falcon": bloom, "RefinedWebModel": bloom, "RefinedWeb": bloom, "baichuan": baichuan,
     "btlm": btlm, "jais": btlm, "gpt_refact": refact, "replit_lm": replit, "bert": bert,
-    "forgetting_transformer": forgetting,
+    "forgetting_transformer": forgetting, "jais2": jais2, "gte": gte, "new": gte,
 }  # fmt: skip
 
 
@@ -369,7 +424,7 @@ def heads_in(c: Config) -> int:
 def slopes_of(c: Config, w: Weights) -> Array:
     """What a distance of one takes off a score."""
     heads = heads_in(c)
-    if FAMILIES[c["model_type"]] is forgetting:  # gates alone
+    if FAMILIES[c["model_type"]] in (forgetting, jais2, gte):  # gates or rotations alone
         return np.zeros(heads)
     if "transformer.relative_pe.slopes" in w:  # Jais and BTLM store them
         return w["transformer.relative_pe.slopes"].reshape(heads) / ((c.get("alibi_scaling") or {}).get("factor") or 1)
@@ -386,12 +441,12 @@ class Formulas:
     def __init__(self, config: Config, source: Any, layers: int | None = None) -> None:
         self.config = config if layers is None else {**config, **{key: layers for key in LAYER_KEYS if key in config}}
         self.source = source
-        self.is_decoder = config["model_type"] != "bert"
+        self.is_decoder = FAMILIES[config["model_type"]] not in (bert, gte)
         scaling = config.get("alibi_scaling") or {}
         self.is_prefix_stable = self.is_decoder and (not scaling or scaling.get("factor") is not None)
 
     def weights(self, dtype: type) -> Weights:
-        return Weights(self.source, dtype, ("bert.",) if not self.is_decoder else ("transformer.",))
+        return Weights(self.source, dtype, ("transformer.",) if self.is_decoder else ("bert.", "new.", "gte."))
 
     def slopes(self) -> Array:
         return slopes_of(self.config, self.weights(np.float64))

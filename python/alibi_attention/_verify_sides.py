@@ -90,7 +90,7 @@ def why_not_transformers(config: Config, trust: bool) -> str | None:
     if version_of("transformers") is None or version_of("torch") is None:
         return "not installed: pip install transformers torch"
     kind = config.get("model_type")
-    if kind not in ("mpt", "bloom", "falcon", "jais2") and not (trust and config.get("auto_map")):
+    if kind not in ("mpt", "bloom", "falcon", "jais2", "gte") and not (trust and config.get("auto_map")):
         return f"it has no model type {kind!r} of its own; --trust-remote-code runs the Python code in the folder"
     attn = config.get("attn_config") or {}
     ignored = [name for name, is_used in {

@@ -231,20 +231,58 @@ def test_a_fault_that_transformers_finds(tmp_path, monkeypatch):
     assert found.differences[0].startswith("the last layer or the final norm: differs from transformers"), found
 
 
-def test_jais2_by_transformers(tmp_path):
+def rotary_model(name):
+    """A model of transformers with random weights, and a tensor of it with the name of its place in a report."""
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     torch.manual_seed(1)
-    model = transformers.Jais2ForCausalLM(transformers.Jais2Config(
-        hidden_size=64, num_attention_heads=4, num_key_value_heads=2, num_hidden_layers=2, vocab_size=300,
-        intermediate_size=96, max_position_embeddings=128, bos_token_id=None, eos_token_id=None))
-    model.save_pretrained(tmp_path / "model")
-    found = check(tmp_path / "model", tokens=40)
-    assert found.verdict == "equal" and found.results["differences_of_outputs"][-1]["transformers"] < 2e-5, found
+    sizes = {"hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2, "vocab_size": 300, "intermediate_size": 96,
+             "max_position_embeddings": 128}  # fmt: skip
+    rotation = {"rope_type": "linear", "rope_theta": 300.0, "factor": 1.5}
+    model = {
+        "jais2": lambda: transformers.Jais2ForCausalLM(
+            transformers.Jais2Config(**sizes, num_key_value_heads=2, bos_token_id=None, eos_token_id=None)),
+        "jais2, linear": lambda: transformers.Jais2ForCausalLM(
+            transformers.Jais2Config(**sizes, bos_token_id=None, eos_token_id=None, rope_parameters=rotation)),
+        "gte": lambda: transformers.GteModel(transformers.GteConfig(**sizes)),
+        "gte, linear": lambda: transformers.GteModel(transformers.GteConfig(**sizes, rope_parameters=rotation)),
+    }[name]()  # fmt: skip
     with torch.no_grad():
-        model.model.layers[1].mlp.up_proj.weight.mul_(1.01)
+        for parameter in model.parameters():
+            parameter.mul_(3).add_(torch.randn_like(parameter), alpha=0.1)
+    return model, (model.model if "jais2" in name else model).layers[1].mlp.up_proj.weight
+
+
+@pytest.mark.parametrize("name", ["jais2", "jais2, linear", "gte", "gte, linear"])
+@pytest.mark.parametrize("by", ["formulas", "transformers"])
+def test_rotary_models(name, by, tmp_path, monkeypatch):
+    model, tensor = rotary_model(name)
+    model.save_pretrained(tmp_path / "model")
+    if by == "formulas":
+        monkeypatch.setattr(module.sides, "why_not_transformers", lambda *_: "this test is of the formulas")
+    else:
+        monkeypatch.setattr(module.sides, "formulas_of", lambda *_: (_ for _ in ()).throw(module.sides.SideError("none")))
+    found = check(tmp_path / "model", tokens=40)
+    assert found.verdict == "equal", found
+    assert found.results["differences_of_outputs"][-1][by] < 2e-5, found
+    tensor.data.mul_(1.001 if by == "formulas" else 1.01)
     model.save_pretrained(tmp_path / "other")
     found = check(tmp_path / "other", reference=tmp_path / "model", tokens=40)
-    assert found.differences[0].startswith("the last layer or the final norm: differs from transformers"), found
+    place = "layer 1, feed-forward network" if by == "formulas" else "the last layer or the final norm"
+    assert found.differences[0].startswith(f"{place}: differs from "), found
+
+
+@pytest.mark.parametrize("theta", [20.0, 21.0])
+def test_ntk_scaling_of_gte(theta, tmp_path, formulas_alone):
+    """Files of the authors' code, which transformers does not have. Another base is found."""
+    model, _ = rotary_model("gte")
+    for folder, base in (("model", 20.0), ("other", theta)):
+        model.save_pretrained(tmp_path / folder)
+        config = {key: value for key, value in config_of(tmp_path / folder).items() if key != "rope_parameters"}
+        config.update(model_type="new", rope_theta=base, rope_scaling={"type": "ntk", "factor": 8.0})
+        (tmp_path / folder / "config.json").write_text(json.dumps(config))
+    found = check(tmp_path / "other", reference=tmp_path / "model", tokens=40)
+    assert (found.verdict == "equal") == (theta == 20.0), found
+    assert theta == 20.0 or found.differences[0].startswith("layer 0, attention"), found
 
 
 @needs_fixtures

@@ -3,6 +3,7 @@
 import json
 import pathlib
 import sys
+import types
 import urllib.request
 
 import pytest
@@ -37,6 +38,18 @@ def test_cohere_reranks(reranker):
         for wrong in (-1, 2**63):
             with pytest.raises(cohere.errors.BadRequestError, match="top_n"):
                 client.rerank(**asked, top_n=wrong)
+
+
+def test_every_feature_that_the_docs_name(model, name, reranker):
+    pytest.importorskip("cohere", reason="cohere is not installed")
+    import features
+
+    for server in serving(model, "--allow-origin", "https://example.org", key="k"):
+        given = types.SimpleNamespace(url=server.url, key="k", model=name, embeddings=None, rerank=None)
+        found = dict(features.answers(given))
+        rerankers = features.of_rerankers(types.SimpleNamespace(key="k", model="cohere-reranker"), reranker[0])
+        found.update({feature: "yes" if is_there() else "no" for feature, is_there in rerankers.items()})
+        assert {feature for feature, answer in found.items() if answer != "yes"} == {"tools", "JSON schema"}, found
 
 
 def test_prometheus_reads_the_metrics(client, server, name):

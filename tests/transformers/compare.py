@@ -4,7 +4,7 @@ scripts/test/transformers:
 
     compare.py ALIBI ALIBI_FOR_TRANSFORMERS [TEST]
 
-With ALIBI_WRITE_EXPECTED=1 the logits that the unit tests of families expect are written again.
+With ALIBI_WRITE_EXPECTED=1 the outputs that the unit tests of families expect are written again.
 
 Logits may differ by 1e-4, perplexities by 1e-4 of their value, by 1e-3 in llama.cpp.
 """
@@ -21,6 +21,7 @@ import warnings
 
 import gguf
 import numpy
+import safetensors.torch
 import torch
 import transformers
 
@@ -49,9 +50,22 @@ def opened(folder):
     return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
 
 
-def logits_there(model, ids):
+def outputs_there(model, ids):
+    """The logits; of an encoder, the states."""
     with torch.no_grad():
-        return model(torch.tensor([ids])).logits[0].numpy()
+        return model(torch.tensor([ids]))[0][0].numpy()
+
+
+def as_transformers_has_it(config):
+    """transformers has no "new" and no "ntk". These are its "gte" and "linear", since NTK's rule scales the base by the
+    factor f, and then all frequencies by f^(-2 / head_dim): NTKScalingRotaryEmbedding of vLLM."""
+    if config["model_type"] != "new":
+        return config
+    theta, factor = config["rope_theta"], config["rope_scaling"]["factor"]
+    size = config["hidden_size"] // config["num_attention_heads"]
+    rotation = {"rope_type": "linear", "rope_theta": theta * factor, "factor": factor ** (2 / size)}
+    return {**{key: value for key, value in config.items() if not key.startswith("rope")}, "model_type": "gte",
+            "rope_parameters": rotation}
 
 
 def logits_here(folder, ids):
@@ -95,7 +109,7 @@ class Comparison(unittest.TestCase):
         (cls.scratch / "held-out.txt").write_bytes(HELD_OUT.encode())
 
     def same_logits(self, name, folder, model, ids):
-        there, here = logits_there(model, ids), logits_here(folder, ids)
+        there, here = outputs_there(model, ids), logits_here(folder, ids)
         self.assertEqual(there.shape, here.shape)
         self.assertGreater(numpy.abs(here).max(), 1)
         difference = float(numpy.abs(there - here).max())
@@ -120,23 +134,28 @@ class Comparison(unittest.TestCase):
                                                                   attn_implementation=model.config._attn_implementation)
         self.assertEqual(type(tuned), type(model))
         self.same_logits(f"{name}, trained here", folder, tuned.eval(), ids)
-        self.assertGreater(numpy.abs(logits_there(tuned, ids) - logits_there(model, ids)).max(), 0.1)
+        self.assertGreater(numpy.abs(outputs_there(tuned, ids) - outputs_there(model, ids)).max(), 0.1)
 
-    def as_expected(self, family, made):
-        """The logits of models with numbers by a formula, which the unit tests of the family expect."""
+    def as_expected(self, family, kind, **given):
+        """The outputs of models with numbers by a formula, which the unit tests of the family expect. `given` are more
+        keys of the configuration."""
         path = pathlib.Path(__file__).parent.parent / f"model/families/{family}.json"
         fixture = json.loads(path.read_text())
         for case in fixture["cases"]:
-            model = made(**{key: value for key, value in case["config"].items() if key != "model_type"})
-            with torch.no_grad():
-                for number, (name, shape) in enumerate(case["tensors"]):
-                    values = formula_values(number, math.prod(shape)).reshape(shape)
-                    model.get_parameter(name).copy_(1 + values / 2 if len(shape) == 1 else values)
-            self.assertEqual({name for name, _ in model.named_parameters()}, {name for name, _ in case["tensors"]})
-            there = logits_there(model, case["ids"]).reshape(-1)
+            folder = pathlib.Path(tempfile.mkdtemp(dir=self.scratch))
+            (folder / "config.json").write_text(json.dumps({**as_transformers_has_it(case["config"]), **given}))
+            tensors = {}
+            for number, (name, shape) in enumerate(case["tensors"]):
+                values = formula_values(number, math.prod(shape)).reshape(shape)
+                tensors[name] = 1 + values / 2 if len(shape) == 1 else values
+            safetensors.torch.save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+            model, loading = kind.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
+            self.assertFalse([key for key in ("missing_keys", "unexpected_keys") if loading[key]], loading)
+            key = "logits" if "logits" in case else "states"
+            there = outputs_there(model.eval(), case["ids"]).reshape(-1)
             if os.environ.get("ALIBI_WRITE_EXPECTED"):
-                case["logits"] = [round(float(value), 5) for value in there]
-            self.assertLess(numpy.abs(there - case["logits"]).max(), TOLERANCE)
+                case[key] = [round(float(value), 5) for value in there]
+            self.assertLess(numpy.abs(there - case[key]).max(), TOLERANCE)
         if os.environ.get("ALIBI_WRITE_EXPECTED"):
             path.write_text('{"cases": [\n' + ",\n".join(map(json.dumps, fixture["cases"])) + "\n]}\n")
 
@@ -289,7 +308,10 @@ class TransformersTest(Comparison):
         self.fine_tuned("jais2", self.jais2(num_key_value_heads=2, rope_theta=500000.0))
 
     def test_logits_that_unit_tests_of_jais2_expect(self):
-        self.as_expected("jais2", self.jais2)
+        self.as_expected("jais2", transformers.Jais2ForCausalLM)
+
+    def test_states_that_unit_tests_of_gte_expect(self):
+        self.as_expected("gte", transformers.GteModel)
 
     def test_sizes_that_no_preset_has(self):
         folder = self.scratch / "made"
@@ -331,6 +353,8 @@ class ForgettingTransformerTest(Comparison):
         "output gate, grouped, norms": {"use_output_gate": True, "qk_norm": True, "num_kv_heads": 2},
     }
 
+    UNFUSED = {"fuse_norm": False, "fuse_swiglu": False, "use_cache": False}
+
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
@@ -344,9 +368,8 @@ class ForgettingTransformerTest(Comparison):
         from fla.models import ForgettingTransformerConfig, ForgettingTransformerForCausalLM
 
         torch.manual_seed(len(changes))
-        unfused = {"fuse_norm": False, "fuse_swiglu": False, "use_cache": False}
         sizes = {"hidden_size": 64, "num_heads": 4, "num_hidden_layers": 2, "vocab_size": 257}
-        model = ForgettingTransformerForCausalLM(ForgettingTransformerConfig(**{**unfused, **sizes, **changes})).eval()
+        model = ForgettingTransformerForCausalLM(ForgettingTransformerConfig(**{**self.UNFUSED, **sizes, **changes})).eval()
         with torch.no_grad():
             for name, parameter in model.named_parameters():
                 if parameter.dim() > 1:
@@ -369,17 +392,18 @@ class ForgettingTransformerTest(Comparison):
                 self.same_logits(f"forgetting, {name}, their folder", theirs, model, ids)
                 run(ALIBI, "convert", theirs, own, "--to", "alibi")
                 run(ALIBI, "convert", own, ours, "--to", "hf")
-                unfused = {"fuse_norm": False, "fuse_swiglu": False, "use_cache": False}
-                again = transformers.AutoModelForCausalLM.from_pretrained(ours, dtype=torch.float32, **unfused).eval()
+                again = transformers.AutoModelForCausalLM.from_pretrained(ours, dtype=torch.float32, **self.UNFUSED).eval()
                 self.assertEqual(type(again), type(model))
-                self.assertTrue(numpy.array_equal(logits_there(model, ids), logits_there(again, ids)), name)
+                self.assertTrue(numpy.array_equal(outputs_there(model, ids), outputs_there(again, ids)), name)
                 self.same_logits(f"forgetting, {name}, our folder", ours, again, ids)
 
     def test_fine_tuned(self):
         self.fine_tuned("forgetting", self.made(qk_norm=True, num_kv_heads=2, use_output_gate=True))
 
     def test_what_unit_tests_expect(self):
-        self.as_expected("forgetting", self.made)
+        from fla.models import ForgettingTransformerForCausalLM
+
+        self.as_expected("forgetting", ForgettingTransformerForCausalLM, **self.UNFUSED)
 
 
 if __name__ == "__main__":

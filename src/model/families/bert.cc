@@ -6,10 +6,8 @@
 #include "model/families/family.h"
 
 namespace alibi::model {
-namespace {
 
-/// Values that all these models share.
-LanguageModelConfig usual_bert() {
+LanguageModelConfig post_norm_encoder() {
   LanguageModelConfig config;
   TransformerConfig& t = config.transformer;
   t.attention.causal = false;
@@ -22,7 +20,6 @@ LanguageModelConfig usual_bert() {
   return config;
 }
 
-/// The number of rows of a tensor, under its name with or without the prefix.
 int rows_of_tensor(const formats::WeightSource& weights, const std::string& name) {
   for (const std::string& found : {name, "bert." + name}) {
     if (!weights.contains(found) || weights.info(found).shape.empty()) continue;
@@ -30,6 +27,8 @@ int rows_of_tensor(const formats::WeightSource& weights, const std::string& name
   }
   return 0;
 }
+
+namespace {
 
 LanguageModelConfig bert_config(const formats::JsonObject& json, const formats::WeightSource& weights) {
   ConfigReader in(json);
@@ -39,7 +38,7 @@ LanguageModelConfig bert_config(const formats::JsonObject& json, const formats::
   if (!is_mosaic && !json.has("position_embedding_type")) {
     in.refuse("position_embedding_type", "alibi: a BERT with other positions is not supported");
   }
-  LanguageModelConfig config = usual_bert();
+  LanguageModelConfig config = post_norm_encoder();
   TransformerConfig& t = config.transformer;
   in.sizes(config, {"num_hidden_layers"}, {"hidden_size"}, {"num_attention_heads"});
   t.embedding.token_types = in.integer("token_types", {"type_vocab_size"});
@@ -98,7 +97,7 @@ constexpr Mapping kBertTensors[] = {
 /// llama.cpp converts jina-bert-v2 only. Newer files join gate and values in ffn_up, the gate first.
 LanguageModelConfig bert_gguf_config(const formats::JsonObject& metadata, const formats::WeightSource& weights) {
   ConfigReader in(metadata);
-  LanguageModelConfig config = usual_bert();
+  LanguageModelConfig config = post_norm_encoder();
   TransformerConfig& t = config.transformer;
   in.gguf_sizes(config, "jina-bert-v2");
   config.vocab_size = rows_of_tensor(weights, "token_embd.weight");
@@ -139,7 +138,7 @@ constinit const Family kBert = {
                .config = bert_config,
                .mappings = kBertTensors,
                .ignored = {"cls.*", "bert.pooler.*", "bert.embeddings.position_ids"},
-               .prefix = "bert."},
+               .prefixes = {"bert."}},
     .gguf = {.names = {"jina-bert-v2"}, .config = bert_gguf_config, .mappings = kBertGgufTensors}};
 
 }  // namespace alibi::model

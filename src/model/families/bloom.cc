@@ -64,7 +64,7 @@ constinit const Family kBloom = {.name = "bloom",
                                             .config = bloom_config,
                                             .mappings = kBloomTensors,
                                             .tied_head = "lm_head.weight",
-                                            .prefix = "transformer."},
+                                            .prefixes = {"transformer."}},
                                  .gguf = {.names = {"bloom"}, .config = bloom_gguf_config, .mappings = kGgufTensors}};
 
 }  // namespace alibi::model

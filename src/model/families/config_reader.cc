@@ -76,6 +76,19 @@ double ConfigReader::logit_scale(int d_model) {
   return 1 / std::sqrt(static_cast<double>(d_model));
 }
 
+ConfigReader::Rotation ConfigReader::rotation(double default_theta) {
+  // Older files have the base beside the scaling, newer ones in one object.
+  refuse_unless("rope_scaling", nullptr, "a scaling of the rotation");
+  const formats::JsonObject newer = file_.object_or_empty("rope_parameters");
+  ConfigReader in_newer(newer);
+  in_newer.refuse_unless("partial_rotary_factor", 1.0, "a rotation of a part of head_dim");
+  const bool is_linear = newer.get_or("rope_type", "default") == "linear";
+  if (!is_linear) in_newer.refuse_unless("rope_type", "default", "a scaling other than linear");
+  ConfigReader& of_base = newer.has("rope_theta") ? in_newer : *this;
+  return {of_base.number_or("rotary_theta", "rope_theta", default_theta, 0),
+          is_linear ? in_newer.number("interpolation", "factor", 0) : 1};
+}
+
 float ConfigReader::rate(std::string_view field, std::string_view key) {
   found(field, key);
   return static_cast<float>(file_.get_number_or(key, 0, 0, 1));

@@ -35,6 +35,12 @@ class ConfigReader {
                    double above = -std::numeric_limits<double>::infinity());
   /// The factor of the logits: a number, or MPT's word for 1 / sqrt(d_model).
   double logit_scale(int d_model);
+  /// Rotary positions in the keys of transformers: the base and, with "linear", what positions are divided by.
+  struct Rotation {
+    double theta;
+    double factor = 1;
+  };
+  Rotation rotation(double default_theta);
   /// A rate of dropout; 0 if it is missing.
   float rate(std::string_view field, std::string_view key);
 

@@ -46,6 +46,6 @@ constinit const Family kFalcon = {.name = "falcon",
                                              .config = falcon_config,
                                              .mappings = kBloomTensors,
                                              .tied_head = "lm_head.weight",
-                                             .prefix = "transformer."}};
+                                             .prefixes = {"transformer."}}};
 
 }  // namespace alibi::model

@@ -8,8 +8,8 @@
 namespace alibi::model {
 namespace {
 
-constexpr const Family* kFamilies[] = {&kMpt,    &kBloom,  &kFalcon, &kBaichuan,   &kJais,
-                                       &kRefact, &kReplit, &kBert,   &kForgetting, &kJais2};
+constexpr const Family* kFamilies[] = {&kMpt,    &kBloom, &kFalcon,     &kBaichuan, &kJais, &kRefact,
+                                       &kReplit, &kBert,  &kForgetting, &kJais2,    &kGte};
 
 const Family& family_named(const std::string& name, Layout Family::*layout, const std::string& key) {
   std::vector<std::string_view> known;
@@ -55,23 +55,34 @@ struct Name {
   }
 };
 
+/// The prefix of a layout's names, and that of the file's.
+struct Prefix {
+  std::string_view own, in_file;
+
+  std::string replaced(const std::string& name) const {
+    return name.starts_with(own) ? std::string(in_file) + name.substr(own.size()) : name;
+  }
+};
+
 /// The tensors of a mapping for one of our parameters.
-std::vector<std::string> tensors_of(const Mapping& mapping, const Name& parameter, std::string_view left_out) {
+std::vector<std::string> tensors_of(const Mapping& mapping, const Name& parameter, const Prefix& prefix) {
   std::vector<std::string> names;
   for (const std::string_view tensor : mapping.tensors) {
     if (tensor.empty()) break;
-    std::string name = with_block(tensor, parameter.block) + parameter.ending;
-    names.push_back(name.starts_with(left_out) ? name.substr(left_out.size()) : name);
+    names.push_back(prefix.replaced(with_block(tensor, parameter.block) + parameter.ending));
   }
   return names;
 }
 
-/// The prefix of the layout's names if no tensor has it.
-std::string_view left_out_of(const Layout& layout, const formats::WeightSource& weights) {
+/// The first prefix that a tensor has; none if no tensor has any.
+Prefix prefix_of(const Layout& layout, const formats::WeightSource& weights) {
   const std::vector<formats::TensorInfo>& tensors = weights.tensors();
-  const auto begins_with_prefix = [&](const auto& tensor) { return tensor.name.starts_with(layout.prefix); };
-  const bool has_prefix = std::any_of(tensors.begin(), tensors.end(), begins_with_prefix);
-  return has_prefix ? std::string_view() : layout.prefix;
+  for (const std::string_view prefix : layout.prefixes) {
+    const auto begins_with_prefix = [&](const auto& tensor) { return tensor.name.starts_with(prefix); };
+    if (std::any_of(tensors.begin(), tensors.end(), begins_with_prefix)) return {layout.prefixes.front(), prefix};
+    if (prefix.empty()) break;
+  }
+  return {layout.prefixes.front(), {}};
 }
 
 /// Throws Error unless the tensors make a parameter of this shape.
@@ -110,7 +121,7 @@ LanguageModelConfig config_of(const Layout& layout, const formats::JsonObject& f
   if (head.empty() || !config.transformer.head.tied || !weights.contains(head)) return config;
   const auto embedding = std::find_if(layout.mappings.begin(), layout.mappings.end(),
                                       [](const Mapping& mapping) { return mapping.parameter == "wte"; });
-  const std::string table = tensors_of(*embedding, Name("wte.weight"), left_out_of(layout, weights)).front();
+  const std::string table = tensors_of(*embedding, Name("wte.weight"), prefix_of(layout, weights)).front();
   if (!weights.contains(table) || weights.are_equal(head, table)) return config;
   config.transformer.head.tied = false;
   if (warnings != nullptr) {
@@ -133,7 +144,7 @@ int64_t rows_of(const Source& source, const Shape& tensor) {
 std::vector<Source> sources_of(const Layout& layout, const formats::WeightSource& weights,
                                const LanguageModelConfig& config, const std::vector<ParameterSpec>& specs) {
   const std::vector<formats::TensorInfo>& tensors = weights.tensors();
-  const std::string_view left_out = left_out_of(layout, weights);
+  const Prefix prefix = prefix_of(layout, weights);
 
   std::set<std::string, std::less<>> used;
   std::vector<Source> sources;
@@ -145,7 +156,7 @@ std::vector<Source> sources_of(const Layout& layout, const formats::WeightSource
     Source source;
     for (const Mapping& mapping : layout.mappings) {
       if (mapping.parameter != parameter.pattern && mapping.parameter != of_one_block) continue;
-      source = {tensors_of(mapping, parameter, left_out), mapping.arrangement};
+      source = {tensors_of(mapping, parameter, prefix), mapping.arrangement};
       if (mapping.parameter != parameter.pattern) break;
       const auto is_there = [&](const std::string& name) { return weights.contains(name); };
       if (std::all_of(source.tensors.begin(), source.tensors.end(), is_there)) break;
@@ -167,8 +178,7 @@ std::vector<Source> sources_of(const Layout& layout, const formats::WeightSource
     const bool is_ignored =
         is_tied_head(layout, tensor.name) || std::any_of(ignored.begin(), ignored.end(), [&](std::string_view pattern) {
           if (pattern.empty()) return false;
-          std::string name = with_block(pattern, Name(tensor.name).block);
-          if (name.starts_with(left_out)) name = name.substr(left_out.size());
+          const std::string name = prefix.replaced(with_block(pattern, Name(tensor.name).block));
           return name.ends_with(".*") ? tensor.name.starts_with(name.substr(0, name.size() - 1)) : tensor.name == name;
         });
     check(is_ignored || used.contains(tensor.name),

@@ -47,7 +47,9 @@ struct Layout {
   std::string_view tied_head = {};  ///< the head's tensor, which may repeat the embedding where both are tied
   /// Tensors that have no place and do no harm, by the same patterns; "x.*" stands for all names that begin with "x.".
   std::array<std::string_view, 3> ignored = {};
-  std::string_view prefix = {};  ///< of the tensors' names, which a file may leave out altogether
+  /// Of the tensors' names: that of the names here, and others that a file may have in its place. A file may also leave
+  /// it out altogether.
+  std::array<std::string_view, 2> prefixes = {};
   /// How texts are read, if that is not the usual way; may be null.
   Interpolation (*interpolation)(const formats::JsonObject& file) = nullptr;
   /// Our own models as files of this kind: what these cannot say of a model. Null: none are written.
@@ -68,9 +70,14 @@ struct Family {
 };
 
 // Each is defined in its own file.
-extern const Family kMpt, kBloom, kFalcon, kBaichuan, kJais, kRefact, kReplit, kBert, kForgetting, kJais2;
+extern const Family kMpt, kBloom, kFalcon, kBaichuan, kJais, kRefact, kReplit, kBert, kForgetting, kJais2, kGte;
 extern const Mapping kBloomTensors[10];  // also the names in Falcon's files
 extern const Mapping kGgufTensors[12];   // llama.cpp's names for MPT and BLOOM
+
+/// What BERT's relatives share: norms after the residual connections, GEGLU, no next token.
+LanguageModelConfig post_norm_encoder();
+/// The number of rows of a tensor, under its name with or without BERT's prefix; 0 if there is none.
+int rows_of_tensor(const formats::WeightSource& weights, const std::string& name);
 
 std::span<const Family* const> families();
 /// Throws Error that lists the families if none matches the configuration or the metadata.

@@ -13,14 +13,7 @@ LanguageModelConfig jais2_config(const formats::JsonObject& json, const formats:
   config.train_length = json.get_int_or("max_position_embeddings", 0, 0, int64_t{1} << 40);
   in.refuse_unless("hidden_act", "relu2", "another activation");
   t.position = Position::rotary;
-  // Older files have the base beside the scaling, newer ones in one object.
-  in.refuse_unless("rope_scaling", nullptr, "a scaling of the rotation");
-  const formats::JsonObject rotation = json.object_or_empty("rope_parameters");
-  ConfigReader in_rotation(rotation);
-  in_rotation.refuse_unless("rope_type", "default", "a scaling of the rotation");
-  in_rotation.refuse_unless("partial_rotary_factor", 1.0, "a rotation of a part of head_dim");
-  ConfigReader& of_base = rotation.has("rope_theta") ? in_rotation : in;
-  t.attention.rotary_theta = static_cast<float>(of_base.number_or("rotary_theta", "rope_theta", 10000, 0));
+  t.attention.rotary_theta = static_cast<float>(in.rotation(10000).theta);
   t.attention.dropout = in.rate("attention_dropout", "attention_dropout");
   t.block.dropout = 0;
   t.block.expansion = in.expansion("intermediate_size", t.d_model);
@@ -37,6 +30,10 @@ LanguageModelConfig jais2_config(const formats::JsonObject& json, const formats:
   return config;
 }
 
+Interpolation jais2_interpolation(const formats::JsonObject& json) {
+  return {.factor = ConfigReader(json).rotation(10000).factor};
+}
+
 constexpr Mapping kJais2Tensors[] = {
     {"wte", {"model.embed_tokens"}},
     {"lm_head", {"lm_head"}},
@@ -51,8 +48,11 @@ constexpr Mapping kJais2Tensors[] = {
 
 }  // namespace
 
-constinit const Family kJais2 = {
-    .name = "jais2",
-    .folder = {.names = {"jais2"}, .config = jais2_config, .mappings = kJais2Tensors, .tied_head = "lm_head.weight"}};
+constinit const Family kJais2 = {.name = "jais2",
+                                 .folder = {.names = {"jais2"},
+                                            .config = jais2_config,
+                                            .mappings = kJais2Tensors,
+                                            .tied_head = "lm_head.weight",
+                                            .interpolation = jais2_interpolation}};
 
 }  // namespace alibi::model

@@ -53,6 +53,6 @@ constinit const Family kReplit = {.name = "replit",
                                              .config = replit_config,
                                              .mappings = kReplitTensors,
                                              .tied_head = "lm_head.weight",
-                                             .prefix = "transformer."}};
+                                             .prefixes = {"transformer."}}};
 
 }  // namespace alibi::model

@@ -1,4 +1,4 @@
-// Logits of the families' own code: flash-linear-attention's and transformers'.
+// Logits, of encoders the states, of the families' own code: flash-linear-attention's and transformers'.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -42,24 +42,40 @@ void write_tensors(const formats::Json& names_and_shapes, const std::filesystem:
   formats::write_safetensors(file, tensors);
 }
 
+formats::JsonObject cases_of(const std::string& family) {
+  return formats::read_json_object(test::test_sources() / ("model/families/" + family + ".json"));
+}
+
+/// With another value of one key, the model of a case is refused.
+void expect_refused(const formats::Json& sample, const char* key, const formats::Json& value, const char* named) {
+  formats::Json config = sample.at("config");
+  config[key] = value;
+  const test::TemporaryFolder folder;
+  folder.write("config.json", config.dump());
+  write_tensors(sample.at("tensors"), folder / "model.safetensors");
+  test::expect_error([&] { LanguageModel::load(folder.path()); }, named);
+}
+
 class OwnCode : public testing::TestWithParam<const char*> {};
 
-TEST_P(OwnCode, HasTheseLogits) {
-  const formats::JsonObject all =
-      formats::read_json_object(test::test_sources() / ("model/families/" + std::string(GetParam()) + ".json"));
+TEST_P(OwnCode, HasTheseOutputs) {
+  const formats::JsonObject all = cases_of(GetParam());
   for (const formats::Json& one : all.raw().at("cases")) {
     const test::TemporaryFolder folder;
     folder.write("config.json", one.at("config").dump());
     write_tensors(one.at("tensors"), folder / "model.safetensors");
     const LanguageModel model = LanguageModel::load(folder.path());
     const ModelFiles files(folder.path());
-    EXPECT_EQ(files.family, one.at("config").at("model_type"));
+    EXPECT_EQ(files.family, GetParam() == std::string("forgetting") ? "forgetting_transformer" : GetParam());
     EXPECT_TRUE(files.slopes().empty());
     const auto ids = one.at("ids").get<std::vector<int32_t>>();
-    const auto expected = one.at("logits").get<std::vector<double>>();
+    const bool is_decoder = one.contains("logits");
+    const auto expected = one.at(is_decoder ? "logits" : "states").get<std::vector<double>>();
     const auto length = static_cast<int64_t>(ids.size());
-    const Tensor whole = model.logits(Tensor::from(ids, {1, length}));
+    const Tensor all_ids = Tensor::from(ids, {1, length});
+    const Tensor whole = is_decoder ? model.logits(all_ids) : model.hidden(all_ids);
     EXPECT_LE(test::relative_diff(test::doubles(whole), expected), 1e-5);
+    if (!is_decoder) continue;
     // Token by token.
     Context context(model);
     for (int64_t i = 0; i < length; ++i) {
@@ -81,24 +97,28 @@ TEST_P(OwnCode, HasTheseLogits) {
 }
 
 TEST(Jais2, WhatItDoesNotHaveIsRefusedByName) {
-  const formats::JsonObject all = formats::read_json_object(test::test_sources() / "model/families/jais2.json");
+  const formats::JsonObject all = cases_of("jais2");
   const formats::Json& sample = all.raw().at("cases").at(0);
-  const auto refuses = [&](const char* key, const formats::Json& value, const char* named) {
-    formats::Json config = sample.at("config");
-    config[key] = value;
-    const test::TemporaryFolder folder;
-    folder.write("config.json", config.dump());
-    write_tensors(sample.at("tensors"), folder / "model.safetensors");
-    test::expect_error([&] { LanguageModel::load(folder.path()); }, named);
-  };
-  refuses("hidden_act", "silu", "hidden_act is");
-  refuses("rope_scaling", {{"rope_type", "yarn"}, {"factor", 4}}, "rope_scaling is");
-  refuses("rope_parameters", {{"rope_type", "llama3"}, {"rope_theta", 1e4}}, "rope_type is");
-  refuses("mlp_bias", false, "mlp_bias is");
-  refuses("head_dim", 4, "head_dim is");
+  expect_refused(sample, "hidden_act", "silu", "hidden_act is");
+  expect_refused(sample, "rope_scaling", {{"rope_type", "yarn"}, {"factor", 4}}, "rope_scaling is");
+  expect_refused(sample, "rope_parameters", {{"rope_type", "llama3"}, {"rope_theta", 1e4}}, "rope_type is");
+  expect_refused(sample, "mlp_bias", false, "mlp_bias is");
+  expect_refused(sample, "head_dim", 4, "head_dim is");
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, OwnCode, testing::Values("forgetting", "jais2"));
+TEST(Gte, WhatItDoesNotHaveIsRefusedByName) {
+  const formats::JsonObject all = cases_of("gte");
+  const formats::Json& sample = all.raw().at("cases").back();
+  expect_refused(sample, "hidden_act", "relu", "hidden_act is");
+  expect_refused(sample, "position_embedding_type", "absolute", "position_embedding_type is");
+  expect_refused(sample, "layer_norm_type", "rms_norm", "layer_norm_type is");
+  expect_refused(sample, "logn_attention_scale", true, "logn_attention_scale is");
+  expect_refused(sample, "rope_scaling", {{"type", "dynamic"}, {"factor", 2}}, "type is");
+  expect_refused(sample, "rope_scaling", {{"type", "ntk"}, {"factor", 2}, {"mixed_b", 0.5}}, "mixed_b is");
+  expect_refused(sample, "rope_scaling", {{"type", "ntk"}, {"factor", 0}}, "factor is");
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, OwnCode, testing::Values("forgetting", "jais2", "gte"));
 
 }  // namespace
 }  // namespace alibi::model
