@@ -15,8 +15,8 @@
 namespace alibi::cli {
 namespace {
 
-constexpr size_t kMostItems = 1024;
-constexpr int64_t kMostBytes = 1 << 20;
+constexpr size_t kMaxItems = 1024;
+constexpr int64_t kMaxBytes = 1 << 20;
 
 int64_t bytes_of(const EmbedItem& item) {
   return std::accumulate(item.chunks.begin(), item.chunks.end(), std::ssize(item.text) + 1,
@@ -28,7 +28,7 @@ size_t group_end(const std::vector<EmbedItem>& items, size_t first) {
   int64_t bytes = 0;
   size_t end = first;
   do bytes += bytes_of(items[end++]);
-  while (end < items.size() && end - first < kMostItems && bytes < kMostBytes);
+  while (end < items.size() && end - first < kMaxItems && bytes < kMaxBytes);
   return end;
 }
 

@@ -168,7 +168,7 @@ Written write_samples(const GenerateCommand& options, Prompt prompt) {
   /// This number of rows is as fast as a few rows and gives the same bits as one row, so a sample does not depend on
   /// the number of samples.
   constexpr int64_t many = 8;
-  const int64_t most_together =
+  const int64_t max_together =
       options.context.memory ? 1 : many;  // the memory limit applies to all texts of a pass together
   Written written;
   if (options.samples > 1 && !options.json.empty()) written.samples.emplace();
@@ -185,8 +185,8 @@ Written write_samples(const GenerateCommand& options, Prompt prompt) {
     written.cache_bytes = sample.cache_bytes;
     say_text("\n");
   } else {
-    for (int64_t first = 0; first < options.samples && StopSignals::received() == 0; first += most_together) {
-      write_together(options, prompt, first, std::min(most_together, options.samples - first), written);
+    for (int64_t first = 0; first < options.samples && StopSignals::received() == 0; first += max_together) {
+      write_together(options, prompt, first, std::min(max_together, options.samples - first), written);
     }
   }
   written.seconds = core::seconds_since(start);

@@ -36,7 +36,7 @@ report::NamedResults read_results(const std::string& input) {
   if (core::path_exists(file) && core::is_folder(file)) file /= "results.json";
   check(core::path_exists(file), "[report] {} does not exist; expected the results that `alibi compare` writes",
         file.string());
-  return {input, report::results_from_json(core::read_file(file, formats::kMostJsonBytes), file.string()), label};
+  return {input, report::results_from_json(core::read_file(file, formats::kMaxJsonBytes), file.string()), label};
 }
 
 /// Whether the other report contains all runs of the first one with the same results.

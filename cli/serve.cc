@@ -185,8 +185,8 @@ void add_serve(CLI::App& app) {
                 "Maximum number of connections; further ones get status 503");
   add_bytes(command, "--max-body", "Maximum size of the body of a request [4MiB]", server.max_body_bytes);
   add_bytes(command, "--max-header", "Maximum size of the header of a request, trailer included [16KiB]",
-            server.max_header_bytes, serve::network::most_header_bytes);
-  command.count("--max-inputs", server.api.most_inputs, "Maximum number of texts in a request");
+            server.max_header_bytes, serve::network::header_bytes_limit);
+  command.count("--max-inputs", server.api.max_inputs, "Maximum number of texts in a request");
   command.count("--default-max-tokens", server.api.default_max_tokens,
                 "Maximum number of tokens of a reply in a chat that names none");
   command.number("--header-timeout", server.header_seconds, "Seconds for a client to send the header of a request");

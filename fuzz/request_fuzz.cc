@@ -61,7 +61,7 @@ struct Served {
     encoder = with_vocab_size(encoder, decoder.vocab_size);
     models.push_back(std::make_unique<serve::ServedModel>("a", small_model(decoder), options));
     models.push_back(std::make_unique<serve::ServedModel>("b", small_model(encoder), options));
-    api.emplace(std::move(models), serve::ApiOptions{.most_inputs = 8, .default_max_tokens = 8});
+    api.emplace(std::move(models), serve::ApiOptions{.max_inputs = 8, .default_max_tokens = 8});
   }
 };
 

@@ -53,7 +53,7 @@ namespace kernels {
 namespace {
 
 /// Kernels compute with slope x log2(e), which must be finite: infinity times a distance of 0 is NaN.
-constexpr float most_slope = 0x1p126f;
+constexpr float max_slope = 0x1p126f;
 
 void check_slopes(const char* operation, const char* name, const std::vector<float>& slopes, int64_t sequences,
                   int64_t heads) {
@@ -62,7 +62,7 @@ void check_slopes(const char* operation, const char* name, const std::vector<flo
               "[{}] {} has {} values, expected {} (heads) or {} (heads of each batch entry or packed sequence)",
               operation, name, size, heads, sequences * heads);
   for (size_t i = 0; i < slopes.size(); ++i) {
-    check_usage(slopes[i] >= 0 && (slopes[i] <= most_slope || std::isinf(slopes[i])),
+    check_usage(slopes[i] >= 0 && (slopes[i] <= max_slope || std::isinf(slopes[i])),
                 "[{}] {}[{}] is {}, expected 0 to 2^126, or infinity, which hides the keys of that direction",
                 operation, name, i, slopes[i]);
   }
@@ -92,7 +92,7 @@ void set_slopes(const char* operation, const AttentionOptions& options, int64_t 
   biases.slopes_per_sequence = given > 0 && given != heads;
 }
 
-constexpr int64_t most_rows_of_table = 1 << 24;
+constexpr int64_t max_rows_of_table = 1 << 24;
 
 void check_table(const char* operation, const char* name, const char* rows, const Tensor& table, int64_t heads) {
   check_usage(table.defined() && table.axes() == 2 && table.dtype() == DType::float32,
@@ -105,7 +105,7 @@ std::unique_ptr<BiasTable> table_of(const char* operation, const BucketedBias& b
   const int64_t sides = causal ? 1 : 2, count = buckets.table.size(0);
   check_usage(count >= 2 * sides && count % (2 * sides) == 0 && count <= 1 << 20,
               "[{}] buckets.table has {} buckets, expected a multiple of {}", operation, count, 2 * sides);
-  check_usage(buckets.max_distance > count / (2 * sides) && buckets.max_distance <= most_rows_of_table,
+  check_usage(buckets.max_distance > count / (2 * sides) && buckets.max_distance <= max_rows_of_table,
               "[{}] buckets.max_distance is {}, expected more than {}, the number of distances that have their "
               "own bucket",
               operation, buckets.max_distance, count / (2 * sides));
@@ -128,10 +128,10 @@ std::unique_ptr<BiasTable> table_of(const char* operation, const BucketedBias& b
 std::unique_ptr<BiasTable> table_of(const char* operation, const Tensor& by_distance, bool causal, int64_t heads) {
   check_table(operation, "bias_by_distance", causal ? "distances" : "2 * distances - 1", by_distance, heads);
   const int64_t rows = by_distance.size(0);
-  check_usage(rows >= 1 && rows <= most_rows_of_table && (causal || rows % 2 == 1),
+  check_usage(rows >= 1 && rows <= max_rows_of_table && (causal || rows % 2 == 1),
               "[{}] bias_by_distance has {} rows, expected {} up to {}", operation, rows,
               causal ? "1 or more" : "an odd number (as many distances after the query as before it)",
-              most_rows_of_table);
+              max_rows_of_table);
   const int64_t zero = causal ? 0 : rows / 2, farthest = rows - 1 - zero;
   const TableSide before = {.first = zero, .count = rows - zero},
                   after = {.first = zero, .step = -1, .count = zero + 1};

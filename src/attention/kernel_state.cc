@@ -24,9 +24,9 @@ int64_t KernelState::saved_words(int64_t batch, int64_t queries, int64_t heads, 
         batch, queries, heads);
   if (!(options.tolerance > 0)) return header_words;
   int64_t blocks = 0;
-  if (options.cu_seqlens_q.empty()) blocks = batch * core::ceil_div(queries, State::least_query_rows);
+  if (options.cu_seqlens_q.empty()) blocks = batch * core::ceil_div(queries, State::min_query_rows);
   for (size_t i = 1; i < options.cu_seqlens_q.size(); ++i) {
-    blocks += core::ceil_div(int64_t{options.cu_seqlens_q[i]} - options.cu_seqlens_q[i - 1], State::least_query_rows);
+    blocks += core::ceil_div(int64_t{options.cu_seqlens_q[i]} - options.cu_seqlens_q[i - 1], State::min_query_rows);
   }
   return header_words + 2 * heads * blocks;
 }

@@ -29,7 +29,7 @@ struct [[gnu::visibility("hidden")]] KernelState::State {
   Tensor caller_blocks;
 
   /// No kernel has fewer queries in a block, so this bounds the size of the saved state.
-  static constexpr int64_t least_query_rows = 32;
+  static constexpr int64_t min_query_rows = 32;
 
   bool is_of(Kernel other) const { return kernel == other && !first_block.empty(); }
   /// Call this in a kernel that records which key blocks its query blocks visit. Without it they visit every block.

@@ -30,13 +30,13 @@ void check_rows(const char* name, const Tensor& tensor, const Tensor& k) {
 }
 
 /// Rows [first, last) of a page, or of an entry of a cache without pages, to which a batch entry writes.
-struct Rows {
+struct PageRows {
   int64_t page, first, last, entry;
-  auto operator<=>(const Rows&) const = default;  // NOLINT(modernize-use-nullptr): clang-tidy 14 sees a 0
+  auto operator<=>(const PageRows&) const = default;  // NOLINT(modernize-use-nullptr): clang-tidy 14 sees a 0
 };
 
 /// Throws Error if two batch entries write into one page, or if new keys or values are read from rows that are written.
-void check_rows_apart(std::vector<Rows> written, const Tensor& k, const Tensor& v, const Tensor& k_cache,
+void check_rows_apart(std::vector<PageRows> written, const Tensor& k, const Tensor& v, const Tensor& k_cache,
                       const Tensor& v_cache) {
   std::sort(written.begin(), written.end());
   for (size_t i = 1; i < written.size(); ++i) {
@@ -51,7 +51,7 @@ void check_rows_apart(std::vector<Rows> written, const Tensor& k, const Tensor& 
     kernels::check_writable(operation, cache_name, *cache);
     for (const auto& [name, tensor] : {std::pair{"k", &k}, {"v", &v}}) {
       if (!kernels::share_memory(*cache, *tensor)) continue;
-      for (const Rows& rows : written) {
+      for (const PageRows& rows : written) {
         const Tensor page = cache->slice(0, rows.page, rows.page + 1);
         kernels::check_apart(operation, cache_name, page.slice(1, rows.first, rows.last), name, *tensor);
       }
@@ -86,7 +86,7 @@ void append_keys(const Tensor& k, const Tensor& v, const std::vector<int32_t>& c
   }
   const int64_t pages = block_table ? block_table->size(1) : 1;
   const auto pages_of = [&](int64_t b) { return block_table->data<int32_t>() + b * pages; };
-  std::vector<Rows> written;
+  std::vector<PageRows> written;
   for (int64_t b = 0; b < batch; ++b) {
     const int64_t begin = cache_seqlens[static_cast<size_t>(b)], end = begin + added;
     check_usage(begin >= 0, "[{}] cache_seqlens[{}] is {}, expected >= 0", operation, b, begin);

@@ -11,7 +11,7 @@
 namespace alibi::kernels {
 namespace {
 
-constexpr int64_t most_rows = (int64_t{1} << 31) - 4096;  // distances within a tile must fit 32 bits
+constexpr int64_t max_rows = (int64_t{1} << 31) - 4096;  // distances within a tile must fit 32 bits
 
 void check_tensor(const char* operation, const char* name, const Tensor& tensor, DType dtype, Device device) {
   check_usage(tensor.defined() && tensor.axes() == 4, "[{}] {} has shape {}, expected [batch, length, heads, head_dim]",
@@ -115,14 +115,14 @@ void set_options(const char* operation, const AttentionOptions& options, Problem
               options.softmax_scale);
   problem.scale =
       options.softmax_scale != 0 ? options.softmax_scale : 1.0f / std::sqrt(static_cast<float>(problem.head_dim));
-  constexpr float least_cap = 0x1p-20f, most_cap = 0x1p20f;
-  check_usage(options.softcap == 0 || (options.softcap >= least_cap && options.softcap <= most_cap &&
+  constexpr float min_cap = 0x1p-20f, max_cap = 0x1p20f;
+  check_usage(options.softcap == 0 || (options.softcap >= min_cap && options.softcap <= max_cap &&
                                        std::isfinite(problem.scale / options.softcap)),
               "[{}] softcap is {}, expected 0 (no cap) or 2^-20 to 2^20", operation, options.softcap);
   problem.softcap = options.softcap;
-  constexpr int64_t most_offset = int64_t{1} << 40;
+  constexpr int64_t max_offset = int64_t{1} << 40;
   const int64_t offset = options.query_offset.value_or(0);
-  check_usage(-most_offset <= offset && offset <= most_offset, "[{}] query_offset is {}, expected at most 2^40",
+  check_usage(-max_offset <= offset && offset <= max_offset, "[{}] query_offset is {}, expected at most 2^40",
               operation, offset);
   problem.causal = options.causal;
   check_usage(options.sliding_window >= 0, "[{}] sliding_window is {}, expected >= 0", operation,
@@ -184,9 +184,9 @@ void set_decays(const char* operation, const AttentionOptions& options, Problem&
     problem.log_decay = gates;
     return;
   }
-  std::vector<Decays::Rows> rows;
+  std::vector<Decays::KeyRows> rows;
   for (const Sequence& s : problem.sequences) {
-    rows.push_back(paged ? Decays::Rows{s.number, 0, s.keys} : Decays::Rows{s.batch, s.key_begin, s.keys});
+    rows.push_back(paged ? Decays::KeyRows{s.number, 0, s.keys} : Decays::KeyRows{s.batch, s.key_begin, s.keys});
   }
   problem.decays = std::make_shared<const Decays>(operation, paged ? gates_in_one_piece(problem, gates) : gates, rows);
 }
@@ -225,9 +225,9 @@ Problem make_problem(const char* operation, const Tensor& q, const Tensor& k, co
   check_usage(problem.kv_heads > 0 && problem.heads % problem.kv_heads == 0,
               "[{}] k has {} heads and q has {}, expected the heads of q to be a multiple of the heads of k", operation,
               problem.kv_heads, problem.heads);
-  check_usage(problem.queries <= most_rows && problem.keys <= most_rows,
+  check_usage(problem.queries <= max_rows && problem.keys <= max_rows,
               "[{}] there are {} queries and {} keys, expected at most {} of each", operation, problem.queries,
-              problem.keys, most_rows);
+              problem.keys, max_rows);
   check_shape(operation, "v", v, k.shape(), "k");
   check_shape(operation, "out", out, q.shape(), "q");
   check_writable(operation, "out", out);

@@ -71,8 +71,8 @@ std::vector<AttentionPoint> DecodeBench::measure(int64_t context) {
     points.push_back(std::move(point));
   }
   // Flushing the caches takes longer than most calls.
-  run_in_turns(cold, {.seconds = settings_.seconds, .least_runs = 3, .most_runs = 11});
-  run_in_turns(warm, {.seconds = settings_.seconds / 4, .least_runs = 5, .most_runs = 1000});
+  run_in_turns(cold, {.seconds = settings_.seconds, .min_runs = 3, .max_runs = 11});
+  run_in_turns(warm, {.seconds = settings_.seconds / 4, .min_runs = 5, .max_runs = 1000});
   for (size_t i = 0; i < points.size(); ++i) {
     points[i].seconds = median(cold[i].seconds);
     points[i].best_seconds = least(cold[i].seconds);

@@ -106,7 +106,7 @@ std::vector<GeneratePoint> GenerateBench::measure(const std::vector<int64_t>& co
     works.push_back({.run = [&] { model_.next_logits(one, context); }, .prepare = [&] { memory_.read(); }});
   }
   on_progress(1.0 / 3, "writing");
-  run_in_turns(works, {.seconds = settings_.seconds, .least_runs = 5, .most_runs = 1000});
+  run_in_turns(works, {.seconds = settings_.seconds, .min_runs = 5, .max_runs = 1000});
   // A chunk of a prompt is timed after each context. Whole prompts are timed if they do not take too long.
   double estimated = 0;
   int64_t estimated_to = 0;

@@ -26,10 +26,10 @@ StepProducts::StepProducts(LanguageModel& model, const TrainOptions& options, ui
   check(head_ != nullptr, "[bench train] the model has no output matrix, expected one");
 
   const int64_t rows = training::blocks_per_update(options) * options.train_length;
-  const int64_t most_rows =
+  const int64_t max_rows =
       std::max<int64_t>(1, options.micro_batch_tokens / options.train_length) * options.train_length;
-  for (int64_t begin = 0; begin < rows; begin += most_rows) {
-    micro_batches_.push_back(std::min(most_rows, rows - begin));
+  for (int64_t begin = 0; begin < rows; begin += max_rows) {
+    micro_batches_.push_back(std::min(max_rows, rows - begin));
   }
 
   int64_t in = head_->value.size(1), out = 0;

@@ -20,7 +20,7 @@ void run_in_turns(std::vector<Work>& works, const TimingOptions& options) {
     const double spent = std::accumulate(work.seconds.begin(), work.seconds.end(), 0.0);
     const auto runs = static_cast<int>(work.seconds.size());
     if (!work.seconds.empty() && work.seconds.front() >= options.seconds) return false;
-    return runs < options.least_runs || (spent < options.seconds && runs < options.most_runs);
+    return runs < options.min_runs || (spent < options.seconds && runs < options.max_runs);
   };
   for (bool more = true; more;) {
     more = false;

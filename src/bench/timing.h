@@ -15,8 +15,8 @@ double seconds_of(const std::function<void()>& work);
 
 struct TimingOptions {
   double seconds = 1;  ///< each piece of work runs until its runs take this long in total
-  int least_runs = 3;
-  int most_runs = 100;
+  int min_runs = 3;
+  int max_runs = 100;
 };
 
 /// A piece of work to be timed.

@@ -20,7 +20,7 @@ int64_t most_of_memory() { return core::system::physical_memory() / 10 * 9; }
 
 TrainBench::TrainBench(const TrainBenchSettings& settings, MatmulCeilings& ceilings)
     : settings_(settings), ceilings_(ceilings) {
-  if (settings_.most_bytes == 0) settings_.most_bytes = most_of_memory();
+  if (settings_.max_bytes == 0) settings_.max_bytes = most_of_memory();
 }
 
 /// A model that is being measured.
@@ -53,7 +53,7 @@ TrainPoint TrainBench::describe(const std::string& name, const LanguageModelConf
   const double expected = point.model_flops / (best_rate_ > 0 ? best_rate_ : ceilings_.best());
   if (expected > settings_.longest) point.expected_seconds = expected;
   point.planned_bytes = plan_training(config, options).bytes();
-  point.too_large = point.planned_bytes > settings_.most_bytes;
+  point.too_large = point.planned_bytes > settings_.max_bytes;
   return point;
 }
 
@@ -90,8 +90,8 @@ void TrainBench::time(const std::vector<std::unique_ptr<Running>>& group) {
                          constexpr size_t enough = 10;
                          if (ceiling_rates.size() < enough) ceiling_rates.push_back(ceilings_.run());
                        }});
-  const int least_runs = first_seconds >= settings_.seconds ? 1 : 3;
-  run_in_turns(works, {.seconds = settings_.seconds, .least_runs = least_runs});
+  const int min_runs = first_seconds >= settings_.seconds ? 1 : 3;
+  run_in_turns(works, {.seconds = settings_.seconds, .min_runs = min_runs});
 
   for (size_t i = 0; i < group.size(); ++i) {
     TrainPoint& point = group[i]->point;
@@ -122,7 +122,7 @@ std::vector<TrainPoint> TrainBench::measure(const std::string& name, const std::
     for (; next < points.size(); ++next) {
       TrainPoint& point = points[next];
       if (point.left_out()) continue;
-      if (!group.empty() && bytes + point.planned_bytes > settings_.most_bytes) break;
+      if (!group.empty() && bytes + point.planned_bytes > settings_.max_bytes) break;
       bytes += point.planned_bytes;
       group.push_back(start(point, configs[next], options));
     }

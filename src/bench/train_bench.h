@@ -18,9 +18,9 @@ struct TrainBenchSettings {
   bool recompute = false;
   int64_t batch_tokens = 8192;  ///< tokens per step, rounded to whole blocks of the length, at least one block
   int64_t micro_batch_tokens = TrainOptions().micro_batch_tokens;
-  double seconds = 3;      ///< time for each point
-  double longest = 30;     ///< a point is skipped if a single step would take longer
-  int64_t most_bytes = 0;  ///< a point is skipped if it needs more memory; 0 selects most of the machine's memory
+  double seconds = 3;     ///< time for each point
+  double longest = 30;    ///< a point is skipped if a single step would take longer
+  int64_t max_bytes = 0;  ///< a point is skipped if it needs more memory; 0 selects most of the machine's memory
   uint64_t seed = 0;
 };
 

@@ -8,14 +8,14 @@
 namespace alibi::comparison {
 namespace {
 
-constexpr int64_t kMostCounted = int64_t{1} << 22, kStretch = int64_t{1} << 16;
+constexpr int64_t kMaxCounted = int64_t{1} << 22, kStretch = int64_t{1} << 16;
 constexpr double kDiscount = 0.75;
 
 class PairTable {
  public:
   PairTable(std::span<const int32_t> tokens, int64_t vocab_size)
       : times_(static_cast<size_t>(vocab_size)), firsts_(times_), followers_(times_) {
-    for (const Segment& part : evaluation::spread_blocks(static_cast<int64_t>(tokens.size()), kMostCounted, kStretch)) {
+    for (const Segment& part : evaluation::spread_blocks(static_cast<int64_t>(tokens.size()), kMaxCounted, kStretch)) {
       for (int64_t i = part.begin; i < part.end; ++i) {
         const int32_t token = tokens[static_cast<size_t>(i)];
         ++times_[static_cast<size_t>(token)];

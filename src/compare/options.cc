@@ -87,9 +87,9 @@ void complete_options(CompareOptions& options) {
               options.train.train_length);
   check_updates(options.train_lengths, options.train.batch_tokens);
   check_tasks(options);
-  constexpr int64_t most_seeds = 10'000;
-  check_usage(options.seeds >= 1 && options.seeds <= most_seeds, "[compare] seeds is {}, expected 1 to {}",
-              options.seeds, most_seeds);
+  constexpr int64_t max_seeds = 10'000;
+  check_usage(options.seeds >= 1 && options.seeds <= max_seeds, "[compare] seeds is {}, expected 1 to {}",
+              options.seeds, max_seeds);
   check_usage(options.stride >= 0, "[compare] stride is {}, expected at least 0", options.stride);
   check_usage(options.timing_rounds >= 0, "[compare] timing_rounds is {}, expected at least 0", options.timing_rounds);
   check_usage(!options.positions.empty(), "[compare] there are no methods to compare; expected at least one");

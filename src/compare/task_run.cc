@@ -79,11 +79,11 @@ TaskData mixed_data(const TrainingData& text, const std::vector<std::string>& ta
 
 std::vector<TaskQuestions> planned_questions(const Task& task, int64_t train_length) {
   std::vector<TaskQuestions> plan;
-  const int64_t farthest_of_all = task.most_distance(16 * train_length - 1);
+  const int64_t farthest_of_all = task.max_distance(16 * train_length - 1);
   for (int64_t length = train_length; length <= 16 * train_length; length *= 2) {
-    int64_t nearest = task.least_distance;
+    int64_t nearest = task.min_distance;
     for (int64_t end = std::max<int64_t>(1, train_length / 8); end <= length; end *= 2) {
-      const int64_t farthest = std::min(end, task.most_distance(length - 1));
+      const int64_t farthest = std::min(end, task.max_distance(length - 1));
       if (farthest < nearest) continue;
       plan.push_back({.length = length, .distance = std::min(end, farthest_of_all), .nearest = nearest});
       nearest = end + 1;
@@ -94,7 +94,7 @@ std::vector<TaskQuestions> planned_questions(const Task& task, int64_t train_len
 
 void draw_questions(const Task& task, const TaskSettings& settings, int64_t count, uint64_t seed, TaskQuestions& of) {
   const int32_t end_of_text = ByteTokenizer().end_of_text();
-  const int64_t farthest = std::min(of.distance, task.most_distance(of.length - 1));
+  const int64_t farthest = std::min(of.distance, task.max_distance(of.length - 1));
   of.texts.clear();
   for (int64_t i = 0; i < count; ++i) {
     Dice dice(seed, core::mix(0xa5c, static_cast<uint64_t>(of.length), static_cast<uint64_t>(of.distance),

@@ -225,9 +225,7 @@ TaskText ask_flipflop(const TaskSettings&, int64_t bytes, int64_t distance, Dice
 
 // Copy: different letters after "[" are repeated after ">". Digits lie around and between.
 
-int64_t most_copied(const TaskSettings& settings) {
-  return std::clamp<int64_t>((settings.train_length - 1) / 4, 1, 16);
-}
+int64_t max_copied(const TaskSettings& settings) { return std::clamp<int64_t>((settings.train_length - 1) / 4, 1, 16); }
 
 TaskText copied(const std::string& letters, int64_t before, int64_t between, Dice& dice) {
   TaskText text;
@@ -238,7 +236,7 @@ TaskText copied(const std::string& letters, int64_t before, int64_t between, Dic
 }
 
 TaskText practice_copy(const TaskSettings& settings, int64_t bytes, Dice& dice) {
-  const std::string letters = dice.different(kCopied, dice.between(1, most_copied(settings)));
+  const std::string letters = dice.different(kCopied, dice.between(1, max_copied(settings)));
   const int64_t rest = bytes - 2 * std::ssize(letters) - 2, between = dice.between(0, rest);
   TaskText text = copied(letters, dice.between(0, rest - between), between, dice);
   text.add(random_bytes(kDigits, bytes - std::ssize(text.bytes), dice));
@@ -247,7 +245,7 @@ TaskText practice_copy(const TaskSettings& settings, int64_t bytes, Dice& dice) 
 
 /// Asks for one of the letters; the text ends there.
 TaskText ask_copy(const TaskSettings& settings, int64_t bytes, int64_t distance, Dice& dice) {
-  const int64_t count = std::min(most_copied(settings), distance - 1), between = distance - 1 - count;
+  const int64_t count = std::min(max_copied(settings), distance - 1), between = distance - 1 - count;
   const int64_t place = dice.below(std::min(count, bytes - 1 - distance));
   TaskText text = copied(dice.different(kCopied, count), bytes - 2 - distance - place, between, dice);
   text.bytes.resize(static_cast<size_t>(bytes));

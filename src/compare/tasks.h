@@ -29,10 +29,10 @@ class Dice;
 /// The distance of a question is the number of tokens from the information to the answer: 1 if they are neighbours.
 struct Task {
   const char* name;
-  const char* meaning;     ///< what is asked, for help and report
-  double chance;           ///< accuracy of random answers of the right kind
-  int64_t least_distance;  ///< smallest possible distance
-  int64_t (*most_distance)(int64_t bytes);
+  const char* meaning;   ///< what is asked, for help and report
+  double chance;         ///< accuracy of random answers of the right kind
+  int64_t min_distance;  ///< smallest possible distance
+  int64_t (*max_distance)(int64_t bytes);
   /// `bytes` bytes of training text. Distances vary.
   TaskText (*practice)(const TaskSettings& settings, int64_t bytes, Dice& dice);
   /// `bytes` bytes that end in the answer of one question, whose distance is `distance`, or one less where the task

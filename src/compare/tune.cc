@@ -13,7 +13,7 @@
 namespace alibi::comparison {
 namespace {
 
-constexpr int64_t kMostScored = 65536;
+constexpr int64_t kMaxScored = 65536;
 
 /// Returns the loss after training at this rate, or nothing if it was stopped.
 std::optional<double> trial(const CompareOptions& options, const TaskData& data, const TrainOptions& train_options,
@@ -37,7 +37,7 @@ std::optional<double> trial(const CompareOptions& options, const TaskData& data,
     }
     EvaluateOptions evaluate_options;
     evaluate_options.length = train_options.train_length;
-    evaluate_options.segments = {{trained, std::min(all, trained + kMostScored)}};
+    evaluate_options.segments = {{trained, std::min(all, trained + kMaxScored)}};
     return evaluate(model, tokens, evaluate_options).nll();
   } catch (const NotFiniteError&) {
     return std::numeric_limits<double>::infinity();

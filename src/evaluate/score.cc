@@ -25,7 +25,7 @@ int64_t length_of(const LanguageModel& model, const ScoreOptions& options) {
 }
 
 /// Maximum number of tokens of an endless context that are repeated at the start of the next context.
-constexpr size_t most_read_again = 1 << 16;
+constexpr size_t max_read_again = 1 << 16;
 
 Tensor as_ids(std::vector<int32_t>& ids) {
   return Tensor::view(ids.data(), {1, static_cast<int64_t>(ids.size())}, DType::int32);
@@ -62,8 +62,8 @@ std::vector<float> Scorer::score(std::span<const int32_t> tokens) {
       result.push_back(value);
     }
     read_.insert(read_.end(), ids.begin(), ids.end());
-    if (length_ == endless && read_.size() > 2 * most_read_again) {
-      read_.erase(read_.begin(), read_.end() - static_cast<int64_t>(most_read_again));
+    if (length_ == endless && read_.size() > 2 * max_read_again) {
+      read_.erase(read_.begin(), read_.end() - static_cast<int64_t>(max_read_again));
     }
     last_ = part.back();
     tokens = tokens.subspan(part.size());

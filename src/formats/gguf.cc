@@ -16,12 +16,12 @@ static_assert(std::endian::native == std::endian::little, "GGUF files are little
 
 constexpr std::string_view kMagic = "GGUF";
 constexpr uint64_t kLongestName = 4096;
-constexpr size_t kDefaultAlignment = 32, kMostAlignment = size_t{1} << 20;
-constexpr uint32_t kMostGgufAxes = 4;
+constexpr size_t kDefaultAlignment = 32, kMaxAlignment = size_t{1} << 20;
+constexpr uint32_t kMaxGgufAxes = 4;
 
 // Keys of a file in parts, as llama.cpp's llama-gguf-split writes them.
 constexpr const char *kPartKey = "split.no", *kPartsKey = "split.count", *kTensorsKey = "split.tensors.count";
-constexpr int64_t kMostParts = 65535;
+constexpr int64_t kMaxParts = 65535;
 
 enum ValueType : uint32_t { u8, i8, u16, i16, u32, i32, f32, boolean, string, array, u64, i64, f64 };
 
@@ -110,8 +110,8 @@ TensorInfo read_tensor(Reader& in) {
   TensorInfo info;
   info.name = in.text("the name of a tensor", kLongestName);
   const auto axes = in.number<uint32_t>(info.name);
-  check(axes >= 1 && axes <= kMostGgufAxes, "[gguf] {}: \"{}\" has {} axes, expected 1 to {}", in.source(), info.name,
-        axes, kMostGgufAxes);
+  check(axes >= 1 && axes <= kMaxGgufAxes, "[gguf] {}: \"{}\" has {} axes, expected 1 to {}", in.source(), info.name,
+        axes, kMaxGgufAxes);
   int64_t elements = 1;
   for (uint32_t i = 0; i < axes; ++i) {
     const auto extent = in.number<int64_t>(info.name);
@@ -150,9 +150,9 @@ size_t alignment_of(const GgufHeader& header, std::string_view source) {
       std::find_if(header.keys.begin(), header.keys.end(), [&](const auto& k) { return k.name == key; });
   const bool is_u32 = static_cast<uint32_t>(stored->bytes[0]) == u32;
   const uint64_t alignment = is_u32 ? found->get<uint64_t>() : 0;
-  check(std::has_single_bit(alignment) && alignment <= kMostAlignment,
+  check(std::has_single_bit(alignment) && alignment <= kMaxAlignment,
         "[gguf] {}: {} is {}, expected a power of two up to {}, of type u32", source, key,
-        found->dump(-1, ' ', false, Json::error_handler_t::replace), kMostAlignment);
+        found->dump(-1, ' ', false, Json::error_handler_t::replace), kMaxAlignment);
   return alignment;
 }
 
@@ -223,7 +223,7 @@ Gguf::Gguf(const std::filesystem::path& path) : WeightSource("gguf"), metadata_(
   GgufHeader header = add_part(path);
   const std::string where = path.string() + ": ";
   const JsonObject given(header.metadata, where);
-  const int64_t parts = given.get_int_or(kPartsKey, 1, 0, kMostParts);
+  const int64_t parts = given.get_int_or(kPartsKey, 1, 0, kMaxParts);
   if (parts <= 1) {
     metadata_ = given;
     keys_ = std::move(header.keys);
@@ -242,8 +242,8 @@ Gguf::Gguf(const std::filesystem::path& path) : WeightSource("gguf"), metadata_(
           part + 1, parts);
     GgufHeader of_part = part == own ? header : add_part(file);
     const JsonObject metadata(of_part.metadata, file.string() + ": ");
-    const bool is_part = metadata.get_int_or(kPartKey, -1, 0, kMostParts) == part &&
-                         metadata.get_int_or(kPartsKey, -1, 0, kMostParts) == parts;
+    const bool is_part = metadata.get_int_or(kPartKey, -1, 0, kMaxParts) == part &&
+                         metadata.get_int_or(kPartsKey, -1, 0, kMaxParts) == parts;
     check(is_part, "[gguf] {}: {} and {} say something else than the name, which is that of part {} of {}",
           file.string(), kPartKey, kPartsKey, part + 1, parts);
     if (part > 0) continue;

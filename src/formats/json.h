@@ -75,10 +75,10 @@ SharedJson parse_json(std::string_view text, std::string_view source);
 
 /// Maximum size of a JSON file in bytes. A parsed file may take thirty times as much memory, because a value of three
 /// bytes, such as "", becomes an object.
-inline constexpr size_t kMostJsonBytes = size_t{16} << 20;
+inline constexpr size_t kMaxJsonBytes = size_t{16} << 20;
 
 /// Reads a file that contains one JSON object. Throws Error if it has more than `most` bytes.
-JsonObject read_json_object(const std::filesystem::path& path, size_t most = kMostJsonBytes);
+JsonObject read_json_object(const std::filesystem::path& path, size_t most = kMaxJsonBytes);
 
 /// The beginning of a value's text, for messages.
 std::string shown(const Json& value);

@@ -16,7 +16,7 @@ static_assert(std::endian::native == std::endian::little, "safetensors are littl
 constexpr size_t kLengthBytes = 8;
 /// Enough for a hundred thousand tensors. The reference implementation allows six times as much, but JSON takes many
 /// times its size in memory.
-constexpr uint64_t kMaxHeaderBytes = kMostJsonBytes;
+constexpr uint64_t kMaxHeaderBytes = kMaxJsonBytes;
 constexpr size_t kMaxAxes = 16;
 
 /// Bits per element, for all types of the format.

@@ -163,13 +163,13 @@ Line fitted_line(const float* values, int count) {
 
 void encode_q4_k(const float* values, std::byte* block) {
   Line lines[8];
-  float most_scale = 0, most_minimum = 0;
+  float max_scale = 0, max_minimum = 0;
   for (int j = 0; j < 8; ++j) {
     lines[j] = fitted_line(values + 32 * j, 32);
-    most_scale = std::max(most_scale, lines[j].scale), most_minimum = std::max(most_minimum, lines[j].minimum);
+    max_scale = std::max(max_scale, lines[j].scale), max_minimum = std::max(max_minimum, lines[j].minimum);
   }
   core::q4_k_block made{};
-  made.scale = float16(most_scale / 63), made.minimum = float16(most_minimum / 63);
+  made.scale = float16(max_scale / 63), made.minimum = float16(max_minimum / 63);
   const auto d = static_cast<float>(made.scale), m = static_cast<float>(made.minimum);
   for (int j = 0; j < 8; ++j) {
     const auto six_bits = [](float value, float unit) {

@@ -36,7 +36,7 @@ void check_options(const LanguageModel& model, const EngineOptions& options) {
 
 /// The options with chunks that a context can read at once.
 EngineOptions loop_options(const LanguageModel& model, EngineOptions options) {
-  options.chunk_tokens = std::min(options.chunk_tokens, model::most_tokens(Context(model, options.context)));
+  options.chunk_tokens = std::min(options.chunk_tokens, model::max_tokens(Context(model, options.context)));
   return options;
 }
 

@@ -29,9 +29,9 @@ size_t whole_characters(std::string_view text, size_t from) {
 
 IncrementalDecoder::IncrementalDecoder(const Tokenizer& tokenizer, std::span<const int32_t> before)
     : tokenizer_(tokenizer) {
-  constexpr size_t most_searched = 16;
+  constexpr size_t max_searched = 16;
   if (before.empty()) return;
-  const auto searched = before.last(std::min(most_searched, before.size()));
+  const auto searched = before.last(std::min(max_searched, before.size()));
   for (auto token = searched.rbegin(); token != searched.rend(); ++token) {
     begin_after(*token);
     if (last_bytes_ > 0) return;

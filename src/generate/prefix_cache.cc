@@ -10,14 +10,14 @@ int64_t PrefixCache::common(std::span<const int32_t> a, std::span<const int32_t>
 }
 
 void PrefixCache::keep(std::span<const int32_t> ids, const Context& context) {
-  if (!keeps_any() || context.bytes() > most_bytes_) return;
+  if (!keeps_any() || context.bytes() > max_bytes_) return;
   const auto is_part = [&](const Entry& entry) {
     return entry.ids.size() <= ids.size() && std::equal(entry.ids.begin(), entry.ids.end(), ids.begin()) &&
            (!evicts_ || entry.ids.size() == ids.size());
   };
   entries_.remove_if(is_part);  // the new context serves the same prompts
   entries_.push_front({{ids.begin(), ids.end()}, context.fork()});
-  while (bytes() > most_bytes_) entries_.pop_back();
+  while (bytes() > max_bytes_) entries_.pop_back();
 }
 
 std::optional<Context> PrefixCache::find(std::span<const int32_t> ids) {

@@ -17,10 +17,9 @@ class PrefixCache {
  public:
   /// `evicts`: contexts evict keys, so what they hold depends on all tokens that they have read. They are then used
   /// only where they stand.
-  PrefixCache(int64_t chunk, int64_t most_bytes, bool evicts)
-      : chunk_(chunk), most_bytes_(most_bytes), evicts_(evicts) {}
+  PrefixCache(int64_t chunk, int64_t max_bytes, bool evicts) : chunk_(chunk), max_bytes_(max_bytes), evicts_(evicts) {}
 
-  bool keeps_any() const { return most_bytes_ > 0; }
+  bool keeps_any() const { return max_bytes_ > 0; }
   /// Number of tokens of a prompt after which its context can be kept; 0: never.
   int64_t kept_tokens(int64_t prompt) const { return keeps_any() ? prompt / chunk_ * chunk_ : 0; }
   /// Number of whole chunks' tokens that two texts have in common.
@@ -37,7 +36,7 @@ class PrefixCache {
     std::vector<int32_t> ids;
     Context context;
   };
-  int64_t chunk_, most_bytes_;
+  int64_t chunk_, max_bytes_;
   bool evicts_;
   std::list<Entry> entries_;  // the most recently used one first
 };

@@ -24,7 +24,7 @@ namespace {
 constexpr int64_t rows_at_a_time = 4096;
 
 /// With up to this many tokens a cache is read by attention_decode(), with more by attention().
-constexpr int64_t most_decoded = 16;
+constexpr int64_t max_decoded = 16;
 
 /// Width of the queries, keys and values of a row, which are adjacent.
 int64_t qkv_dim(const TransformerConfig& config) {
@@ -394,7 +394,7 @@ void Block::attend(Pass& pass) const {
   // Attention of many tokens is divided among the threads. Sequences with few tokens are divided among them instead.
   std::vector<size_t> short_ones;
   for (size_t i = 0; i < count; ++i) {
-    const bool is_short = sequences.part(heads.q, i).size(1) <= most_decoded;
+    const bool is_short = sequences.part(heads.q, i).size(1) <= max_decoded;
     is_short && !pass.on_attention ? short_ones.push_back(i) : attend_one(i);
   }
   core::parallel_for(std::ssize(short_ones), [&](int64_t task) { attend_one(short_ones[static_cast<size_t>(task)]); });
@@ -420,7 +420,7 @@ void Block::attend_session(const Tensor& x, const Heads& heads, Tensor attended,
       options.log_decay.reset();        // the cache has the gates
       AttentionState state;
       AttentionState* wanted = session.eviction != nullptr ? &state : nullptr;
-      const bool few = heads.q.size(1) <= most_decoded || cache.dtype() != heads.q.dtype();
+      const bool few = heads.q.size(1) <= max_decoded || cache.dtype() != heads.q.dtype();
       if (few) {
         attention_decode(heads.q, cache, options, attended, wanted);
       } else {

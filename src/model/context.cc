@@ -256,9 +256,9 @@ class Reading {
 
 }  // namespace
 
-int64_t model::most_tokens(const Context& context) {
+int64_t model::max_tokens(const Context& context) {
   const core::StateOf<Context>& state = core::state_of(context);
-  return state.eviction ? std::min(tokens_at_a_time, state.eviction->most_tokens()) : tokens_at_a_time;
+  return state.eviction ? std::min(tokens_at_a_time, state.eviction->max_tokens()) : tokens_at_a_time;
 }
 
 void model::read(const LanguageModel& model, const Tensor& ids, std::span<Context* const> contexts,
@@ -271,7 +271,7 @@ void model::read(const LanguageModel& model, const Tensor& ids, std::span<Contex
   int64_t most = std::max<int64_t>(1, tokens_at_a_time / batch);
   for (Context* const context : contexts) {
     reading.add(*context, length);
-    most = std::min(most, most_tokens(*context));
+    most = std::min(most, max_tokens(*context));
   }
   const std::span<const int32_t> all(ids.data<int32_t>(), static_cast<size_t>(batch * length));
   for (int64_t first = 0, tokens = 0; first < length; first += tokens) {
@@ -287,7 +287,7 @@ void model::read(const LanguageModel& model, const Tensor& ids, std::span<Contex
 Tensor model::read_ragged(const LanguageModel& model, std::span<const RaggedRow> rows, PassMemory& memory) {
   Reading reading(model, memory);
   for (const auto& [context, ids] : rows) {
-    const int64_t tokens = std::ssize(ids), most = most_tokens(*context);
+    const int64_t tokens = std::ssize(ids), most = max_tokens(*context);
     check(tokens >= 1 && tokens <= most, "[context] a row of a pass has {} tokens, expected 1 to {}", tokens, most);
     reading.add(*context, tokens);
   }

@@ -63,12 +63,12 @@ struct RaggedRow {
 
 /// Reads any number of tokens into each of several contexts in one pass, so that the weights are read once, and returns
 /// the final hidden states [tokens of all rows, d_model] in the order of the rows. With nn::IndependentRows the states
-/// of a row have the same bits whichever other rows are read with it. A row may have at most most_tokens() of its
+/// of a row have the same bits whichever other rows are read with it. A row may have at most max_tokens() of its
 /// context. The caller keeps `memory`, and a core::KeepMemory, from call to call. If it throws, the contexts keep their
 /// previous state.
 Tensor read_ragged(const LanguageModel& model, std::span<const RaggedRow> rows, PassMemory& memory);
 /// Maximum number of tokens that may be read into the context in one pass.
-int64_t most_tokens(const Context& context);
+int64_t max_tokens(const Context& context);
 /// float32 [R, V]: the logits of states [R, C].
 Tensor logits(const LanguageModel& model, const Tensor& states);
 

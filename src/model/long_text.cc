@@ -135,7 +135,7 @@ class LongPass {
 
   const std::vector<Block>& blocks() const { return transformer_.blocks; }
   int64_t length() const { return length_; }
-  int64_t most_keys() const { return most_keys_; }
+  int64_t max_keys() const { return max_keys_; }
 
  private:
   void prepare(int64_t rows) { pass_.memory.prepare(config_, {transformer_.precision, Keep::nothing}, 1, rows); }
@@ -190,7 +190,7 @@ class LongPass {
       rotate(rotated, held_.end);
       held_.end += rows;
     }
-    most_keys_ = std::max(most_keys_, held_.end - held_.begin);
+    max_keys_ = std::max(max_keys_, held_.end - held_.begin);
   }
 
   void rotate(Tensor& x, int64_t first) const {
@@ -231,7 +231,7 @@ class LongPass {
   Tensor held_rows_;  // [rows, (H + 2K) * D]: queries, keys and values of the tokens from base_ on
   int64_t base_ = 0;
   Range held_;  // tokens whose rows are computed
-  int64_t most_keys_ = 0;
+  int64_t max_keys_ = 0;
 };
 
 }  // namespace
@@ -271,7 +271,7 @@ int64_t each_state(const LanguageModel& model, const LongText& text,
     });
     pass.begin_next_layer();
   }
-  return pass.most_keys();
+  return pass.max_keys();
 }
 
 }  // namespace alibi::model

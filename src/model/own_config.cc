@@ -177,7 +177,7 @@ bool is_own_config(const formats::JsonObject& config) {
 OwnConfig read_own_config(const std::filesystem::path& folder) {
   check(core::is_folder(folder), "[model] {}: no such folder", folder.string());
   check_model_folder(folder);
-  const formats::JsonObject json = formats::read_json_object(folder / kConfigFile, kMostConfigBytes);
+  const formats::JsonObject json = formats::read_json_object(folder / kConfigFile, kMaxConfigBytes);
   const formats::JsonObject attention = json.object("attn_config");
   const formats::JsonObject own = json.object("alibi"), ffn = json.object("ffn_config");
   refuse_unsupported(json, attention);

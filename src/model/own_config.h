@@ -19,7 +19,7 @@ void check_model_folder(const std::filesystem::path& folder);
 /// Its model_type.
 inline constexpr const char* kOwnType = "alibi";
 /// Real ones have a thousandth of it.
-inline constexpr size_t kMostConfigBytes = size_t{1} << 20;
+inline constexpr size_t kMaxConfigBytes = size_t{1} << 20;
 
 struct OwnConfig {
   LanguageModelConfig model;

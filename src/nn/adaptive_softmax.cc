@@ -150,8 +150,8 @@ void adaptive_log_probabilities(const Tensor& hidden_in, const AdaptiveWeights& 
   core::prepare_dispatch();
   const auto log_softmax = HWY_DYNAMIC_DISPATCH(log_softmax_row);
 
-  constexpr int64_t most_rows = 256;  // rows whose first softmax is in memory at a time, in addition to the result
-  const int64_t step = std::min(in.rows, most_rows), head_size = weights.tables[0].size(0);
+  constexpr int64_t max_rows = 256;  // rows whose first softmax is in memory at a time, in addition to the result
+  const int64_t step = std::min(in.rows, max_rows), head_size = weights.tables[0].size(0);
   const Tensor all_heads = Tensor::empty({step, head_size});
   for (int64_t begin = 0; begin < in.rows; begin += step) {
     const int64_t count = std::min(step, in.rows - begin);

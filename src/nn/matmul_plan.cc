@@ -21,18 +21,18 @@ constexpr double result_cost = 16;              // per element that a task write
 constexpr double partial_cost = 48;             // per element of a partial sum: written, read and added
 constexpr double turn_cost = 65;                // per transposed element
 constexpr double call_cost = 1 << 17;
-constexpr double least_cost = 1 << 22;  // per task that runs on another thread (about 80 microseconds)
+constexpr double min_cost = 1 << 22;  // per task that runs on another thread (about 80 microseconds)
 
 /// With AVX2, oneDNN's gemm copies operands to its own layout if 1/m + 1/n of the product is below this value (its
 /// nocopy_checker_avx2), and is then equally fast for every layout. In smaller products, operands that are not inner
 /// axis first are read in place, which costs a cache line and often a page for every few numbers.
-constexpr double least_to_copy = 0.0038;
+constexpr double min_to_copy = 0.0038;
 constexpr double copied = 1.03, read_in_place = 1.8;
 
-/// The wanted number of tasks. Each should cost `good_cost`, up to `most_tasks` tasks. Smaller products are divided
+/// The wanted number of tasks. Each should cost `good_cost`, up to `max_tasks` tasks. Smaller products are divided
 /// into `few_tasks` if these are large enough. Half of the wanted number counts like an increase of the time by the
 /// factor `halved`, or `halved_of_many` if even half of them keep many threads busy.
-constexpr double good_cost = 150e6, few_tasks = 16, many_tasks = 64, most_tasks = 256;
+constexpr double good_cost = 150e6, few_tasks = 16, many_tasks = 64, max_tasks = 256;
 constexpr double halved = 0.04, halved_of_many = 0.015;
 /// Weight of the time in which many threads wait for the last one.
 constexpr double waited = 0.05;
@@ -50,7 +50,7 @@ double evaluate(const ProductShape& shape, ProductKernels kernels, const MatmulP
   double rate = 1;
   if (kernels == ProductKernels::inner_first) {
     const bool inner_first = (shape.a_inner_first || plan.transpose_a) && (shape.b_inner_first || plan.transpose_b);
-    if (!inner_first) rate = 1 / m + 1 / n < least_to_copy ? copied : read_in_place;
+    if (!inner_first) rate = 1 / m + 1 / n < min_to_copy ? copied : read_in_place;
   }
   const double element = kernels == ProductKernels::inner_first ? operand_cost : operand_cost_any_layout;
   const double task = rate * m * n * k + element * (m * k + k * n) + result_cost * m * n + call_cost;
@@ -58,17 +58,17 @@ double evaluate(const ProductShape& shape, ProductKernels kernels, const MatmulP
   const double turned = static_cast<double>((plan.transpose_a ? shape.m : 0) + (plan.transpose_b ? shape.n : 0)) *
                         static_cast<double>(shape.k);
   const double beside = turn_cost * turned + partial_cost * static_cast<double>(plan.pieces_k - 1) * all_m * all_n;
-  if (plan.tasks() > 1 && task < least_cost) return std::numeric_limits<double>::infinity();
+  if (plan.tasks() > 1 && task < min_cost) return std::numeric_limits<double>::infinity();
   const double time = static_cast<double>(core::ceil_div(plan.tasks(), 2) * 2) * task + beside;
   const double work = all_m * all_n * static_cast<double>(shape.k);
-  const double wanted = std::clamp(work / good_cost, std::min(few_tasks, std::max(1.0, work / least_cost)), most_tasks);
+  const double wanted = std::clamp(work / good_cost, std::min(few_tasks, std::max(1.0, work / min_cost)), max_tasks);
   const auto missing = [&](double limit) {
     return std::max(0.0, std::log2(std::min(wanted, limit) / static_cast<double>(plan.tasks())));
   };
   const auto tasks = static_cast<double>(plan.tasks());
   const double rounds = std::ceil(tasks / many_tasks) * many_tasks / tasks;
   const double waiting = wanted >= many_tasks && tasks >= many_tasks ? waited * (rounds - 1) : 0;
-  return time * (1 + (halved - halved_of_many) * missing(many_tasks) + halved_of_many * missing(most_tasks) + waiting);
+  return time * (1 + (halved - halved_of_many) * missing(many_tasks) + halved_of_many * missing(max_tasks) + waiting);
 }
 
 /// Tries numbers of tiles for an axis.
@@ -80,7 +80,7 @@ void for_each_count(int64_t size, int64_t block, int64_t most, const Try& attemp
 
 template <class Try>
 void for_each_plan(const ProductShape& shape, ProductKernels kernels, const Try& attempt) {
-  constexpr int64_t most_tiles = 256, most_pieces = 16;
+  constexpr int64_t max_tiles = 256, max_pieces = 16;
   const bool may_turn = kernels == ProductKernels::inner_first;
   const bool transposable_a = may_turn && !shape.a_inner_first, transposable_b = may_turn && !shape.b_inner_first;
   MatmulPlan plan{};
@@ -88,15 +88,15 @@ void for_each_plan(const ProductShape& shape, ProductKernels kernels, const Try&
     if (turn && !transposable_a && !transposable_b) continue;
     plan.transpose_a = turn && transposable_a;
     plan.transpose_b = turn && transposable_b;
-    for_each_count(shape.k, kernel_k, shape.may_split_k ? most_pieces : 1, [&](int64_t pieces) {
+    for_each_count(shape.k, kernel_k, shape.may_split_k ? max_pieces : 1, [&](int64_t pieces) {
       // Partial sums must not take more memory than half of the operands.
       if ((pieces - 1) * shape.m * shape.n > shape.k * (shape.m + shape.n) / 2) return;
       plan.tile_k = tile_of(shape.k, pieces, kernel_k);
       plan.pieces_k = core::ceil_div(shape.k, plan.tile_k);
-      for_each_count(shape.m, kernel_m, most_tiles, [&](int64_t tiles_m) {
+      for_each_count(shape.m, kernel_m, max_tiles, [&](int64_t tiles_m) {
         plan.tile_m = tile_of(shape.m, tiles_m, kernel_m);
         plan.tiles_m = core::ceil_div(shape.m, plan.tile_m);
-        for_each_count(shape.n, kernel_n, most_tiles, [&](int64_t tiles_n) {
+        for_each_count(shape.n, kernel_n, max_tiles, [&](int64_t tiles_n) {
           plan.tile_n = tile_of(shape.n, tiles_n, kernel_n);
           plan.tiles_n = core::ceil_div(shape.n, plan.tile_n);
           attempt(plan);

@@ -25,7 +25,7 @@ namespace {
 /// Maximum number of calls at a time. A library without threads does not lock its buffers, so two calls would use the
 /// same one. Others have buffers for 50 calls and twice as many as their threads, and print a warning when they need
 /// more.
-int most_calls() {
+int max_calls() {
   if (openblas_get_parallel() == OPENBLAS_SEQUENTIAL) return 1;
   constexpr int least = 50;
   const std::string config = openblas_get_config(), key = "MAX_THREADS=";
@@ -38,7 +38,7 @@ struct Calls {
   std::mutex mutex;
   int64_t now = 0, most = 0;  // calls that have begun and not ended, and the largest number of them so far
   int host_threads = 1;       // the setting of the process before the calls
-  std::counting_semaphore<> places{most_calls()};
+  std::counting_semaphore<> places{max_calls()};
   std::shared_mutex forks;  // held by calls that run, and exclusively while the process is forked
 };
 

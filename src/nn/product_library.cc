@@ -39,8 +39,8 @@ std::vector<OpenMp> find_openmp() {
                                    [&](const OpenMp& other) { return other.set_threads == openmp.set_threads; });
     if (openmp.set_threads != nullptr && openmp.max_threads != nullptr && !known) found.push_back(openmp);
   }
-  check(found.size() <= OneThread::most_libraries,
-        "[matmul] {} libraries of OpenMP in one process, at most {} expected", found.size(), OneThread::most_libraries);
+  check(found.size() <= OneThread::max_libraries, "[matmul] {} libraries of OpenMP in one process, at most {} expected",
+        found.size(), OneThread::max_libraries);
   return found;
 }
 

@@ -16,10 +16,10 @@ class OneThread {
   OneThread(const OneThread&) = delete;
   OneThread& operator=(const OneThread&) = delete;
 
-  static constexpr size_t most_libraries = 16;
+  static constexpr size_t max_libraries = 16;
 
  private:
-  std::array<int, most_libraries> before_{};
+  std::array<int, max_libraries> before_{};
 };
 
 /// The libraries free their code or buffers after main() has returned or exit() was called, even if another thread uses

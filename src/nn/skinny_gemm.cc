@@ -85,7 +85,7 @@ requires is_block<Block> HWY_INLINE void dots(const float* a, int64_t a_stride, 
 
 /// Rows of b in memory, whose elements may be blocks.
 template <class T>
-struct Rows {
+struct StoredRows {
   const T* data;
   int64_t stride;
   const T* end;
@@ -93,7 +93,7 @@ struct Rows {
 
 /// R rows of c, and `count` columns of them: `together`, or one.
 template <int R, class T>
-void part_of(const Product& p, const Rows<T>& b, int64_t row, int64_t column, int64_t count) {
+void part_of(const Product& p, const StoredRows<T>& b, int64_t row, int64_t column, int64_t count) {
   const float* const a = static_cast<const float*>(p.a.data) + row * p.a.stride;
   float sums[R][together];
   count == together ? dots<R, together>(a, p.a.stride, b.data, b.stride, p.k, b.end, sums)
@@ -102,7 +102,7 @@ void part_of(const Product& p, const Rows<T>& b, int64_t row, int64_t column, in
 }
 
 template <class T>
-void rows_of_c(const Product& p, const Rows<T>& b, int64_t row, int64_t row_end, int64_t column, int64_t count) {
+void rows_of_c(const Product& p, const StoredRows<T>& b, int64_t row, int64_t row_end, int64_t column, int64_t count) {
   for (; row + 4 <= row_end; row += 4) part_of<4, T>(p, b, row, column, count);
   switch (row_end - row) {
     case 3:
@@ -118,7 +118,7 @@ void rows_of_c(const Product& p, const Rows<T>& b, int64_t row, int64_t row_end,
 
 /// to = the row of b in float32.
 template <class Block>
-void widen(const Block* row, const Rows<Block>& b, int64_t k, float* to) {
+void widen(const Block* row, const StoredRows<Block>& b, int64_t k, float* to) {
   for (int64_t at = 0; at < k; at += Block::size, ++row) {
     prefetch_ahead(row, b.stride, b.end);
     widen_block(*row, to + at);
@@ -137,7 +137,7 @@ void rows_of_type(const Product& p, const T* first, int64_t begin, int64_t end) 
     const int64_t row_end = std::min(row + rows, p.m);
     for (int64_t column = begin, count = 0; column < end; column += count) {
       count = end - column >= together ? together : 1;
-      const Rows<T> b{first + column * p.b.stride, p.b.stride, last};
+      const StoredRows<T> b{first + column * p.b.stride, p.b.stride, last};
       if constexpr (is_block<T>) {
         if (!wide.empty()) {
           for (int64_t n = 0; n < count; ++n) widen(b.data + n * b.stride, b, p.k, wide.data() + n * p.k);
@@ -188,8 +188,8 @@ bool IndependentRows::wanted() { return independent_rows > 0; }
 
 bool is_skinny(const Product& p) {
   // Larger products of weights of another type than a would first convert them to float32.
-  const int64_t most_rows = IndependentRows::wanted() ? p.m : p.a.dtype == p.b.dtype ? 8 : 32;
-  return p.m > 0 && p.m <= most_rows && p.n > 0 && p.k > 0 && !p.a.transposed && p.b.transposed;
+  const int64_t max_rows = IndependentRows::wanted() ? p.m : p.a.dtype == p.b.dtype ? 8 : 32;
+  return p.m > 0 && p.m <= max_rows && p.n > 0 && p.k > 0 && !p.a.transposed && p.b.transposed;
 }
 
 void skinny_gemm(const Product& product) {

@@ -13,8 +13,8 @@ namespace alibi::ranks {
 namespace {
 
 int number_of(Tag tag, int part) {
-  check(part >= 0 && part < kMostParts, "[ranks] the part of a message is {}, expected 0 to {}", part, kMostParts - 1);
-  return static_cast<int>(tag) * kMostParts + part;
+  check(part >= 0 && part < kMaxParts, "[ranks] the part of a message is {}, expected 0 to {}", part, kMaxParts - 1);
+  return static_cast<int>(tag) * kMaxParts + part;
 }
 
 void check_peer(const Group& group, int rank) {

@@ -59,7 +59,7 @@ class Group {
 };
 
 /// `part` of a message is less than this.
-inline constexpr int kMostParts = 4096;
+inline constexpr int kMaxParts = 4096;
 
 /// Waits without using the core that other ranks may compute on.
 void wait(Transfers& transfers);

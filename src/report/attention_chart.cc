@@ -13,8 +13,8 @@
 namespace alibi::report {
 namespace {
 
-constexpr int kMost = 8;                   // maximum number of rows and of columns
-constexpr double kLeast = 1e-6;            // smaller weights are not drawn
+constexpr int kMax = 8;                    // maximum number of rows and of columns
+constexpr double kMin = 1e-6;              // smaller weights are not drawn
 constexpr double kLeft = 46, kRight = 10;  // margins of the panels
 constexpr double kGap = 10, kPanel = 96, kTitle = 16;
 constexpr double kSmall = 10, kUsual = 12;
@@ -22,10 +22,10 @@ constexpr double kSmall = 10, kUsual = 12;
 /// Rounding may make a mean of softmax weights slightly larger than 1.
 bool is_weight(double value) { return value >= 0 && value <= 1.001; }
 
-/// Up to kMost of the numbers 0 .. count - 1, evenly spread, including both ends.
+/// Up to kMax of the numbers 0 .. count - 1, evenly spread, including both ends.
 std::vector<int> some_of(int count) {
   std::vector<int> chosen;
-  const int drawn = std::min(count, kMost);
+  const int drawn = std::min(count, kMax);
   for (int i = 0; i < drawn; ++i) chosen.push_back(drawn == 1 ? 0 : i * (count - 1) / (drawn - 1));
   return chosen;
 }
@@ -50,7 +50,7 @@ class HeadPanels {
     rows_ = some_of(layers);
     columns_ = some_of(heads);
     x_ = position_axis(map.distances.back());  // the axis shows distance + 1, because a logarithmic axis has no 0
-    y_ = logarithmic_axis(kLeast, 1);
+    y_ = logarithmic_axis(kMin, 1);
     top_ = heading ? 66 : 22;
     panel_width_ = std::clamp(560.0 / static_cast<double>(columns_.size()) - kGap, 64.0, 200.0);
     width_ = kLeft + static_cast<double>(columns_.size()) * (panel_width_ + kGap) + kRight;
@@ -100,11 +100,11 @@ class HeadPanels {
     return std::sqrt(low * std::max(low, high));
   }
 
-  /// Draws the line without the parts where the weight is below kLeast.
+  /// Draws the line without the parts where the weight is below kMin.
   void draw_line(Svg& svg, SvgPoint corner, const std::vector<double>& weights, const Stroke& stroke) const {
     std::vector<SvgPoint> points;
     for (size_t bin = 0; bin < weights.size() && bin + 1 < map_.distances.size(); ++bin) {
-      if (is_weight(weights[bin]) && weights[bin] >= kLeast) {
+      if (is_weight(weights[bin]) && weights[bin] >= kMin) {
         points.push_back({corner.x + panel_width_ * x_.fraction(middle(bin)),
                           corner.y + kPanel * (1 - y_.fraction(std::min(1.0, weights[bin])))});
       } else {

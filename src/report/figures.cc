@@ -69,22 +69,22 @@ Interval band_of(const MethodResults& method, const Interval& nll) {
 
 }  // namespace
 
-void Range::add(double value) {
+void AxisRange::add(double value) {
   if (!std::isfinite(value)) return;
   low = std::min(low, value);
   high = std::max(high, value);
 }
 
-Range y_range(const std::vector<Series>& series) {
-  Range range;
+AxisRange y_range(const std::vector<Series>& series) {
+  AxisRange range;
   for (const Series& line : series) {
     for (const ChartPoint& point : line.points) range.add(point.y);
   }
   return range;
 }
 
-Range with_bands(const Range& lines, const std::vector<Series>& series, double most) {
-  Range range = lines;
+AxisRange with_bands(const AxisRange& lines, const std::vector<Series>& series, double most) {
+  AxisRange range = lines;
   for (const Series& line : series) {
     for (const ChartPoint& point : line.points) {
       range.add(std::max(point.band.low, lines.low / most));
@@ -119,7 +119,7 @@ LineChart perplexity_chart(const CompareResults& results, double width) {
     chart.series.push_back(std::move(series));
   }
   leave_gaps(chart, kSmallestDrawn, kLargestDrawn);
-  Range range = y_range(chart.series);
+  AxisRange range = y_range(chart.series);
   // Differences of a percent should look like a percent: the axis spans at least 15 %.
   const double narrow = range.empty() ? 1 : std::max(1.0, std::sqrt(1.15 * range.low / range.high));
   range.add(range.low / narrow);

@@ -10,7 +10,7 @@
 
 namespace alibi::report {
 
-struct Range {
+struct AxisRange {
   double low = std::numeric_limits<double>::infinity();
   double high = -std::numeric_limits<double>::infinity();
 
@@ -19,10 +19,10 @@ struct Range {
   bool empty() const { return low > high; }
 };
 /// The range of the points.
-Range y_range(const std::vector<Series>& series);
+AxisRange y_range(const std::vector<Series>& series);
 /// The range of the points, widened for the bands, on each side by at most the factor `most`. The interval of two seeds
 /// can be very wide.
-Range with_bands(const Range& lines, const std::vector<Series>& series, double most);
+AxisRange with_bands(const AxisRange& lines, const std::vector<Series>& series, double most);
 
 /// Perplexity against evaluation length, with the training length marked (figure 1 of the paper).
 LineChart perplexity_chart(const CompareResults& results, double width = LineChart().width);

@@ -420,7 +420,7 @@ CompareResults results_from_json(std::string_view text, const std::string& sourc
       item.needed("method", run.method);
       item.needed("seed", run.seed);
       fields(item, run);
-      item.within("train_length", run.train_length, int64_t{1}, kMostTokens);
+      item.within("train_length", run.train_length, int64_t{1}, kMaxTokens);
     });
   });
   take_runs(results, runs);

@@ -13,7 +13,7 @@
 namespace alibi::report {
 
 /// Maximum number of tokens in a window: a double counts exactly up to here.
-inline constexpr int64_t kMostTokens = int64_t{1} << 53;
+inline constexpr int64_t kMaxTokens = int64_t{1} << 53;
 
 /// The type of a field as a visitor V receives it: a reader changes the field, a writer does not.
 template <class V, class T>
@@ -21,7 +21,7 @@ using Part = std::conditional_t<V::writes, const T, T>;
 
 template <class V>
 void fields(V& v, Part<V, EvaluationPoint>& point) {
-  v.within("length", point.length, int64_t{1}, kMostTokens);
+  v.within("length", point.length, int64_t{1}, kMaxTokens);
   v.value("stride", point.stride);
   v.value("tokens", point.tokens);
   const bool gap = v.has("error", !point.gap.empty());
@@ -37,7 +37,7 @@ void fields(V& v, Part<V, EvaluationPoint>& point) {
 
 template <class V>
 void fields(V& v, Part<V, ContextPoint>& point) {
-  v.within("context", point.context, int64_t{1}, kMostTokens);
+  v.within("context", point.context, int64_t{1}, kMaxTokens);
   v.needed("nll", point.nll);
   v.interval(point.interval);
   v.unless_empty("block_nll", point.block_nll);
@@ -45,9 +45,9 @@ void fields(V& v, Part<V, ContextPoint>& point) {
 
 template <class V>
 void fields(V& v, Part<V, HeadAttention>& head) {
-  constexpr int kMostPlaces = 65535;
-  v.within("layer", head.layer, 0, kMostPlaces);
-  v.within("head", head.head, 0, kMostPlaces);
+  constexpr int kMaxPlaces = 65535;
+  v.within("layer", head.layer, 0, kMaxPlaces);
+  v.within("head", head.head, 0, kMaxPlaces);
   v.value("slope", head.slope);
   v.needed("weight", head.weight);
   v.value("bias", head.bias);
@@ -60,15 +60,15 @@ void fields(V& v, Part<V, AttentionMap>& map) {
   v.list("heads", map.heads);
   const std::vector<int64_t>& distances = map.distances;
   const bool rise = std::is_sorted(distances.begin(), distances.end());
-  check(distances.empty() || (rise && distances.front() >= 0 && distances.back() <= kMostTokens),
+  check(distances.empty() || (rise && distances.front() >= 0 && distances.back() <= kMaxTokens),
         "[report] {}.distances is not increasing; expected a rising list of distances", v.where());
 }
 
 template <class V>
 void fields(V& v, Part<V, AnswerPoint>& point) {
-  v.within("length", point.length, int64_t{1}, kMostTokens);
-  v.within("distance", point.distance, int64_t{1}, kMostTokens);
-  v.within("questions", point.questions, int64_t{1}, kMostTokens);
+  v.within("length", point.length, int64_t{1}, kMaxTokens);
+  v.within("distance", point.distance, int64_t{1}, kMaxTokens);
+  v.within("questions", point.questions, int64_t{1}, kMaxTokens);
   v.within("right", point.right, int64_t{0}, std::max<int64_t>(0, point.questions));
   v.interval(point.interval);
 }
@@ -159,7 +159,7 @@ void fields(V& v, Part<V, HeldOut>& held_out) {
 /// `runs` is called to visit the methods and their runs.
 template <class V, class Runs>
 void fields(V& v, Part<V, CompareResults>& results, const Runs& runs) {
-  v.within("train_length", results.train_length, int64_t{1}, kMostTokens);
+  v.within("train_length", results.train_length, int64_t{1}, kMaxTokens);
   v.value("seed", results.seed);
   v.value("threads", results.threads);
   v.value("preset", results.preset);

@@ -78,10 +78,10 @@ std::optional<LineChart> map_chart(const CompareResults& results) {
          .has_not_learned = false});
   }
   leave_gaps(chart, kSmallestDrawn, kLargestDrawn);
-  const Range points = y_range(chart.series);
+  const AxisRange points = y_range(chart.series);
   if (points.empty()) return {};
   chart.description = fmt::format("{}: {}.", title_of(*task), reach_text(*task));
-  const Range range = with_bands(points, chart.series, std::max(points.high / points.low, 1.15));
+  const AxisRange range = with_bands(points, chart.series, std::max(points.high / points.low, 1.15));
   chart.y = value_axis(range.low, range.high);
   chart.y_label = fmt::format("Perplexity at {} tokens (lower is better)", core::format_integer(lengths.back()));
   const int64_t trained = has_one_training_length(results) ? results.train_length : 0;

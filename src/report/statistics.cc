@@ -48,11 +48,11 @@ Interval wilson(int64_t right, int64_t questions) {
 
 Interval bootstrap(std::span<const double> values, std::span<const double> weights) {
   constexpr uint64_t draws = 2000;
-  constexpr size_t least_blocks = 8;
+  constexpr size_t min_blocks = 8;
   check(values.size() == weights.size(), "[statistics] {} values have {} weights; expected one weight per value",
         values.size(), weights.size());
   const uint64_t blocks = values.size();
-  if (blocks < least_blocks) return {};
+  if (blocks < min_blocks) return {};
   std::vector<double> means(draws);
   for (uint64_t draw = 0; draw < draws; ++draw) {
     const core::Random random(0xb007, draw);

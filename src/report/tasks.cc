@@ -28,12 +28,12 @@ int64_t longest_of(const TaskResults& task) {
 }
 
 /// What the rows of the table and the x axis of the figure are.
-struct Rows {
+struct TableAxis {
   bool are_lengths = false;  ///< because the task has one distance only
   int64_t longest = 0;
   std::set<int64_t> values;
 
-  explicit Rows(const TaskResults& task) : longest(longest_of(task)) {
+  explicit TableAxis(const TaskResults& task) : longest(longest_of(task)) {
     std::set<int64_t> lengths;
     for (const MethodResults& method : task.methods) {
       for (const AnswerPoint& point : method.task.points) {
@@ -55,7 +55,7 @@ struct Rows {
 
 std::string percent(double share) { return core::format_decimal(100 * share, share < 0.001 ? 2 : 1) + " %"; }
 
-std::string where_of(const Rows& rows) {
+std::string where_of(const TableAxis& rows) {
   return rows.are_lengths ? std::string("by the length of the text")
                           : fmt::format("in texts of {} tokens, by the distance from the information to the answer",
                                         core::format_integer(rows.longest));
@@ -170,7 +170,7 @@ Table reach_table(const CompareResults& results) {
 }
 
 Table accuracy_table(const TaskResults& task) {
-  const Rows rows(task);
+  const TableAxis rows(task);
   Table table{fmt::format("{}, {}: accuracy in percent {}, with its 95 % interval. Chance is {}.",
                           upper_first(title_of(task)), task.task.meaning, where_of(rows), percent(task.task.chance)),
               {{rows.are_lengths ? "Length" : "Distance up to"}},
@@ -200,7 +200,7 @@ Table accuracy_table(const TaskResults& task) {
 
 LineChart accuracy_chart(const TaskResults& task) {
   constexpr double kBesideLines = 240;  // pixels of labels
-  const Rows rows(task);
+  const TableAxis rows(task);
   LineChart chart;
   chart.id = fmt::format("task-{}{}", task.task.name, task.beside_text ? "-beside-text" : "");
   chart.width = 720;
@@ -264,7 +264,7 @@ std::string tasks_section(const CompareResults& results) {
         "<h3>{}: {}</h3>\n<figure class=\"lines\">\n{}<figcaption>Accuracy {}. Bands show 95 % intervals. {}."
         "</figcaption>\n</figure>\n",
         escape_markup(chart.title), escape_markup(task.task.meaning), draw(chart, page_theme(), false),
-        where_of(Rows(task)), escape_markup(upper_first(chart.description)));
+        where_of(TableAxis(task)), escape_markup(upper_first(chart.description)));
     html += fmt::format("<details><summary>The same numbers as a table</summary>{}</details>\n",
                         table(("task " + escape_markup(title_of(task))).c_str(), accuracy_table(task)));
   }

@@ -46,7 +46,7 @@ const std::vector<Api::Route>& Api::routes() {
 }
 
 Api::Api(Models models, const ApiOptions& options)
-    : models_(std::move(models)), options_(options), worker_(static_cast<size_t>(options.most_waiting)) {
+    : models_(std::move(models)), options_(options), worker_(static_cast<size_t>(options.max_waiting)) {
   check_usage(!models_.empty(), "[serve] there is no model, expected at least one");
   std::set<std::string> names;
   for (const auto& model : models_) {
@@ -151,8 +151,8 @@ const ServedModel& Api::model_named(const std::string& name) const {
 
 std::vector<TextInput> Api::inputs_of(const Fields& fields, const char* key) const {
   std::vector<TextInput> inputs = fields.inputs(key);
-  if (std::ssize(inputs) > options_.most_inputs) {
-    throw ApiError{400, fmt::format("{} has {} texts, expected at most {}", key, inputs.size(), options_.most_inputs),
+  if (std::ssize(inputs) > options_.max_inputs) {
+    throw ApiError{400, fmt::format("{} has {} texts, expected at most {}", key, inputs.size(), options_.max_inputs),
                    key};
   }
   return inputs;

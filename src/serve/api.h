@@ -19,8 +19,8 @@ namespace alibi::serve {
 
 struct ApiOptions {
   std::string api_key = {};          ///< empty: none is needed
-  int64_t most_waiting = 256;        ///< maximum number of requests whose texts wait to be encoded
-  int64_t most_inputs = 2048;        ///< maximum number of texts in one request
+  int64_t max_waiting = 256;         ///< maximum number of requests whose texts wait to be encoded
+  int64_t max_inputs = 2048;         ///< maximum number of texts in one request
   std::string allow_origin = {};     ///< whose pages may read answers in a browser: an origin, * for all, or none
   int64_t default_max_tokens = 512;  ///< of a chat completion that names none
 };

@@ -91,7 +91,7 @@ CompletionParameters parameters_of(const Fields& fields, const ServedModel& mode
 
 void check_size_of_answer(const Fields& fields, std::span<const CompletionPrompt> prompts,
                           const CompletionParameters& parameters) {
-  constexpr int64_t most_entries = int64_t{1} << 19, most_echoed = int64_t{1} << 24;
+  constexpr int64_t max_entries = int64_t{1} << 19, max_echoed = int64_t{1} << 24;
   const auto n = static_cast<double>(parameters.n);
   double tokens = 0, echoed = 0;  // a double holds also products that an integer does not
   for (const CompletionPrompt& prompt : prompts) {
@@ -100,15 +100,15 @@ void check_size_of_answer(const Fields& fields, std::span<const CompletionPrompt
     echoed += n * static_cast<double>(prompt.text.size());
   }
   if (const double logprobs = tokens * static_cast<double>(1 + parameters.logprobs.value_or(0));
-      parameters.logprobs && logprobs > static_cast<double>(most_entries)) {
+      parameters.logprobs && logprobs > static_cast<double>(max_entries)) {
     fields.fail(parameters.is_chat ? "top_logprobs" : "logprobs",
                 fmt::format("which is up to {:.0f} log-probabilities for {:.0f} tokens, expected at most {} in an "
                             "answer; send fewer prompts, or a smaller max_tokens",
-                            logprobs, tokens, most_entries));
+                            logprobs, tokens, max_entries));
   }
-  if (echoed > static_cast<double>(most_echoed)) {
+  if (echoed > static_cast<double>(max_echoed)) {
     fields.fail("n",
-                fmt::format("so the answer repeats {:.0f} bytes of prompts, expected at most {}", echoed, most_echoed));
+                fmt::format("so the answer repeats {:.0f} bytes of prompts, expected at most {}", echoed, max_echoed));
   }
 }
 

@@ -41,7 +41,7 @@ std::vector<text::ChatMessage> messages_of(const Fields& fields, const char* key
 }
 
 /// Maximum number of the most likely tokens of a place.
-int64_t most_logprobs(const ServedModel& model) { return std::min(1000, model.model().config().vocab_size); }
+int64_t max_logprobs(const ServedModel& model) { return std::min(1000, model.model().config().vocab_size); }
 
 }  // namespace
 
@@ -51,7 +51,7 @@ void Api::completions(const HttpRequest& request, const Responding& responder) {
   model.engine();  // throws for an encoder
   CompletionParameters parameters = parameters_of(fields, model);
   parameters.generate.max_tokens = fields.integer("max_tokens", 0).value_or(16);
-  parameters.logprobs = fields.integer("logprobs", 0, most_logprobs(model));
+  parameters.logprobs = fields.integer("logprobs", 0, max_logprobs(model));
   parameters.echo = fields.flag("echo", false);
   parameters.best_of = fields.integer("best_of", parameters.n, model.slots()).value_or(parameters.n);
   if (parameters.stream && parameters.best_of > parameters.n) {
@@ -83,7 +83,7 @@ void Api::chat(const HttpRequest& request, const Responding& responder) {
   model.engine();  // throws for an encoder
   CompletionParameters parameters = parameters_of(fields, model);
   if (fields.flag("logprobs", false))
-    parameters.logprobs = fields.integer("top_logprobs", 0, most_logprobs(model)).value_or(0);
+    parameters.logprobs = fields.integer("top_logprobs", 0, max_logprobs(model)).value_or(0);
   for (const char* unsupported : {"tools", "functions", "audio"}) fields.expect(unsupported, {Json::array()});
   fields.expect("modalities", {Json::array({"text"}), Json::array()});
   if (const Json* format = fields.find("response_format")) {
@@ -133,7 +133,7 @@ void Api::responses(const HttpRequest& request, const Responding& responder) {
     if (include != "message.output_text.logprobs")
       fields.fail("include", "only message.output_text.logprobs is supported");
   }
-  const std::optional<int64_t> top = fields.integer("top_logprobs", 0, most_logprobs(model));
+  const std::optional<int64_t> top = fields.integer("top_logprobs", 0, max_logprobs(model));
   if (top || !includes.empty()) parameters.logprobs = top.value_or(0);
   const std::optional<std::string> instructions = fields.text("instructions");
   std::vector<text::ChatMessage> messages;

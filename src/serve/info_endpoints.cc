@@ -191,10 +191,10 @@ void Api::tokenize(const HttpRequest& request, const Responding& responder) {
                                    : adds                            ? tokenizer.encode_prompt(*text)
                                           : tokenizer.encode(*text, {.add_special_tokens = false});
   const bool with_pieces = fields.flag("with_pieces", false), with_texts = fields.flag("return_token_strs", false);
-  constexpr size_t most_pieces = size_t{1} << 17;
-  if ((with_pieces || with_texts) && ids.size() > most_pieces) {
+  constexpr size_t max_pieces = size_t{1} << 17;
+  if ((with_pieces || with_texts) && ids.size() > max_pieces) {
     fields.fail(with_pieces ? "with_pieces" : "return_token_strs",
-                fmt::format("and the text has {} tokens, expected at most {}", ids.size(), most_pieces));
+                fmt::format("and the text has {} tokens, expected at most {}", ids.size(), max_pieces));
   }
   auto tokens = OrderedJson::array();
   auto texts = OrderedJson::array();

@@ -13,9 +13,9 @@ namespace alibi::serve {
 namespace {
 
 /// Maximum number of numbers in the vectors of an answer: about 200 MB of text.
-constexpr int64_t most_numbers = int64_t{1} << 24;
+constexpr int64_t max_numbers = int64_t{1} << 24;
 /// Maximum number of tokens of a request for scores, in which every document is read with the query.
-constexpr int64_t most_pair_tokens = int64_t{1} << 22;
+constexpr int64_t max_pair_tokens = int64_t{1} << 22;
 
 std::string base64(std::string_view bytes) {
   constexpr std::string_view letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -91,9 +91,9 @@ void Api::embed(const HttpRequest& request, const Responding& responder, bool as
     check_length(model, std::ssize(inputs.back().ids), "input");
     tokens += std::ssize(inputs.back().ids);
   }
-  if (const int64_t rows = per_token ? tokens : std::ssize(inputs); rows > most_numbers / width) {
+  if (const int64_t rows = per_token ? tokens : std::ssize(inputs); rows > max_numbers / width) {
     throw ApiError{400,
-                   fmt::format("{} vectors of {} numbers, expected at most {}; {}", rows, width, most_numbers / width,
+                   fmt::format("{} vectors of {} numbers, expected at most {}; {}", rows, width, max_numbers / width,
                                per_token ? "set \"pooling\" for a vector of each text" : "send fewer texts"),
                    "input"};
   }
@@ -139,8 +139,8 @@ void Api::rerank(const HttpRequest& request, const Responding& responder) {
   std::vector<std::string> documents;
   const Json& given = fields.at("documents");
   if (!given.is_array() || given.empty()) fields.fail("documents", "expected a list of at least one document");
-  if (std::ssize(given) > options_.most_inputs)
-    throw ApiError{400, fmt::format("{} documents, expected at most {}", given.size(), options_.most_inputs),
+  if (std::ssize(given) > options_.max_inputs)
+    throw ApiError{400, fmt::format("{} documents, expected at most {}", given.size(), options_.max_inputs),
                    "documents"};
   for (const Json& document : given) {
     const Json* const text = document.is_object() && document.contains("text") ? &document["text"] : &document;
@@ -158,11 +158,11 @@ void Api::rerank(const HttpRequest& request, const Responding& responder) {
     inputs.push_back(reranker.encode_pair(*query, document, most));
     check_length(model, std::ssize(inputs.back().ids), "documents");
     tokens += std::ssize(inputs.back().ids);
-    if (tokens > most_pair_tokens) {
+    if (tokens > max_pair_tokens) {
       throw ApiError{400,
                      fmt::format("the query and the first {} documents have {} tokens, expected at most {} for all "
                                  "documents, each of which is read with the query",
-                                 inputs.size(), tokens, most_pair_tokens),
+                                 inputs.size(), tokens, max_pair_tokens),
                      "documents"};
     }
   }

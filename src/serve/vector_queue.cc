@@ -19,8 +19,7 @@ ApiError cancelled() { return {503, "the request was cancelled", "", "cancelled"
 
 }  // namespace
 
-VectorQueue::VectorQueue(int64_t most_texts, int64_t most_waiting)
-    : most_texts_(most_texts), most_waiting_(most_waiting) {
+VectorQueue::VectorQueue(int64_t max_texts, int64_t max_waiting) : max_texts_(max_texts), max_waiting_(max_waiting) {
   for (Lane& lane : lanes_) lane.thread = std::thread([this, &lane] { run(lane); });
 }
 
@@ -72,7 +71,7 @@ void VectorQueue::submit(Job job) {
     }
     Lane& lane = lane_of(*entry);
     const bool is_free = lane.entries.empty() && !lane.running;
-    if (waiting - (is_free ? 1 : 0) >= most_waiting_) {
+    if (waiting - (is_free ? 1 : 0) >= max_waiting_) {
       throw ApiError{429, "too many requests for vectors or scores are waiting; try again later", "", "queue_full"};
     }
     lane.entries.push_back(entry);
@@ -115,7 +114,7 @@ bool VectorQueue::compute_group(Entry& entry) const {
     int64_t tokens = 0;
     do {
       tokens += entry.tokens(first + count++);
-    } while (first + count < all && std::cmp_less(count, most_texts_) &&
+    } while (first + count < all && std::cmp_less(count, max_texts_) &&
              tokens + entry.tokens(first + count) <= group_tokens);
     const InterruptScope scope([&entry] {
       if (entry.cancelled) throw cancelled();

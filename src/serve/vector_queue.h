@@ -32,8 +32,8 @@ class VectorQueue {
     std::shared_ptr<Responder> responder;
   };
 
-  /// `most_texts` are computed together, and `most_waiting` requests wait for their first group.
-  VectorQueue(int64_t most_texts, int64_t most_waiting);
+  /// `max_texts` are computed together, and `max_waiting` requests wait for their first group.
+  VectorQueue(int64_t max_texts, int64_t max_waiting);
   /// Cancels all requests.
   ~VectorQueue();
 
@@ -60,7 +60,7 @@ class VectorQueue {
   /// Returns whether the request has more to compute.
   bool compute_group(Entry& entry) const;
 
-  const int64_t most_texts_, most_waiting_;
+  const int64_t max_texts_, max_waiting_;
   std::mutex mutex_;
   std::condition_variable changed_;
   bool stopped_ = false;

@@ -13,7 +13,7 @@ namespace alibi::serve {
 
 class Worker {
  public:
-  explicit Worker(size_t most_waiting) : most_(most_waiting), thread_([this] { run(); }) {}
+  explicit Worker(size_t max_waiting) : most_(max_waiting), thread_([this] { run(); }) {}
   /// Work that waits is not done.
   ~Worker() {
     {

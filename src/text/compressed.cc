@@ -98,9 +98,9 @@ std::string unpack_zstandard(std::string_view bytes, const std::string& name) {
 
 std::string fields_of(const formats::Json& object) {
   std::vector<std::string> names;
-  constexpr size_t kMost = 20;
+  constexpr size_t kMax = 20;
   for (const auto& item : object.items()) {
-    if (names.size() == kMost) {
+    if (names.size() == kMax) {
       names.emplace_back("...");
       break;
     }
@@ -131,8 +131,8 @@ void each_record(std::string_view lines, const std::string& name,
   if (lines.starts_with(kByteOrderMark)) lines.remove_prefix(kByteOrderMark.size());
   each_line(lines, [&](std::string_view line, int64_t number) {
     if (is_blank(line)) return;
-    check(line.size() <= formats::kMostJsonBytes, "[text] {}, line {}: has {} bytes, expected at most {}", name, number,
-          line.size(), formats::kMostJsonBytes);
+    check(line.size() <= formats::kMaxJsonBytes, "[text] {}, line {}: has {} bytes, expected at most {}", name, number,
+          line.size(), formats::kMaxJsonBytes);
     const formats::SharedJson parsed = formats::parse_json_to_copy(line, fmt::format("{}, line {}", name, number));
     check(parsed->is_object(), "[text] {}, line {}: is not a JSON object, which each line of such a file is", name,
           number);

@@ -26,7 +26,7 @@ namespace {
 
 using formats::JsonObject;
 
-constexpr int64_t kMostTokens = int64_t{1} << 28;
+constexpr int64_t kMaxTokens = int64_t{1} << 28;
 
 /// Numbers of an array, converted.
 template <class Number>
@@ -101,8 +101,8 @@ GgufVocabulary vocabulary_of(const JsonObject& json, std::string_view kind) {
     by_id[added.at("id")] = {added.at("content"), added.value("special", false) ? kControlToken : kUserToken};
   }
   for (const auto& [id, token] : by_id) {
-    check(id >= 0 && id < kMostTokens, "[convert] the token '{}' has the id {}, expected 0 to {}", token.first, id,
-          kMostTokens - 1);
+    check(id >= 0 && id < kMaxTokens, "[convert] the token '{}' has the id {}, expected 0 to {}", token.first, id,
+          kMaxTokens - 1);
     while (std::ssize(vocabulary.tokens) < id) {
       vocabulary.types.push_back(kUnusedToken);
       vocabulary.tokens.push_back(fmt::format("[PAD{}]", vocabulary.tokens.size()));

@@ -15,7 +15,7 @@ namespace alibi {
 namespace {
 
 constexpr int64_t kSentencePieceDefault = 8192;
-constexpr int64_t kMostTokens = int64_t{1} << 20;
+constexpr int64_t kMaxTokens = int64_t{1} << 20;
 /// More text hardly changes the pieces, but learning takes minutes and memory.
 constexpr int64_t kLearnFrom = int64_t{1} << 24;
 
@@ -86,8 +86,8 @@ void text::validate(const TokenizerChoice& choice) {
   const auto& kinds = text::tokenizer_kinds();
   check_usage(std::find(kinds.begin(), kinds.end(), choice.kind) != kinds.end(),
               "[tokenizer] found the kind '{}', expected {}", choice.kind, fmt::join(kinds, ", "));
-  check_usage(choice.vocab_size >= 0 && (choice.kind == "words" || choice.vocab_size <= kMostTokens),
-              "[tokenizer] the vocabulary size is {}, expected at most {}", choice.vocab_size, kMostTokens);
+  check_usage(choice.vocab_size >= 0 && (choice.kind == "words" || choice.vocab_size <= kMaxTokens),
+              "[tokenizer] the vocabulary size is {}, expected at most {}", choice.vocab_size, kMaxTokens);
   const int64_t bytes = ByteTokenizer().vocab_size();
   check_usage(choice.kind != "byte" || choice.vocab_size == 0 || choice.vocab_size == bytes,
               "[tokenizer] the vocabulary size is {}, expected {} for bytes; choose another tokenizer",

@@ -19,7 +19,7 @@ namespace alibi::text {
 namespace {
 
 /// The largest known files have 35 MB. A parsed file takes many times its size.
-constexpr size_t kMostPretrainedBytes = size_t{64} << 20;
+constexpr size_t kMaxPretrainedBytes = size_t{64} << 20;
 /// Names of end-of-text tokens, used if no tokenizer_config.json names one.
 constexpr const char* kEndTokens[] = {"<|endoftext|>", "</s>", "<|end_of_text|>", "<|im_end|>", "<eos>", "[SEP]"};
 
@@ -32,7 +32,7 @@ std::string token_named(const char* key, const formats::JsonObject& config) {
 
 std::string config_beside(const std::filesystem::path& file) {
   const std::filesystem::path config = file.parent_path() / kTokenizerConfigFile;
-  return core::path_exists(config) ? core::read_file(config, formats::kMostJsonBytes) : std::string();
+  return core::path_exists(config) ? core::read_file(config, formats::kMaxJsonBytes) : std::string();
 }
 
 }  // namespace
@@ -127,7 +127,7 @@ void PretrainedTokenizer::save(const std::filesystem::path& folder) const {
 }
 
 std::shared_ptr<const Tokenizer> load_tokenizer_json(const std::filesystem::path& file) {
-  return tokenizer_from_json(core::read_file(file, kMostPretrainedBytes), config_beside(file), file.string());
+  return tokenizer_from_json(core::read_file(file, kMaxPretrainedBytes), config_beside(file), file.string());
 }
 
 std::shared_ptr<const Tokenizer> tokenizer_from_json(std::string json, std::string config, const std::string& where) {
@@ -142,7 +142,7 @@ std::shared_ptr<const Tokenizer> tokenizer_from_json(std::string json, std::stri
 }
 
 std::shared_ptr<const Tokenizer> load_sentencepiece(const std::filesystem::path& file) {
-  return tokenizer_from_sentencepiece(core::read_file(file, kMostPretrainedBytes), config_beside(file), file.string());
+  return tokenizer_from_sentencepiece(core::read_file(file, kMaxPretrainedBytes), config_beside(file), file.string());
 }
 
 std::shared_ptr<const Tokenizer> tokenizer_from_sentencepiece(std::string model, std::string config,

@@ -76,7 +76,7 @@ void send_units(const core::Channel& child, const std::function<std::optional<st
 
 /// The minimum vocabulary size, if the library's error states it: "... is smaller than required_chars. 200 vs 317.
 /// ...".
-std::optional<int64_t> least_vocabulary(const std::string& message) {
+std::optional<int64_t> min_vocabulary(const std::string& message) {
   const size_t found = message.find("smaller than required_chars");
   const size_t least = found == std::string::npos ? found : message.find(" vs ", found);
   if (least == std::string::npos) return std::nullopt;
@@ -122,7 +122,7 @@ std::shared_ptr<const SentencePieceTokenizer> train_sentencepiece(
   const char kind = answer->front();
   answer->erase(0, 1);
   check(kind != kNothing, "[tokenizer] there is no line of text from which {} tokens could be learned", training.kind);
-  const std::optional<int64_t> least = kind == kModel ? std::nullopt : least_vocabulary(*answer);
+  const std::optional<int64_t> least = kind == kModel ? std::nullopt : min_vocabulary(*answer);
   check_usage(!least,
               "[tokenizer] the vocabulary size is {}, expected at least {}: the bytes and the characters of this text",
               training.vocab_size, least.value_or(0));

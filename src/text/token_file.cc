@@ -19,25 +19,26 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "token files are little-endian and mapped as they are");
 
-/// Layout of the header in the file.
-struct Layout {
+/// The header as it lies in the file.
+struct FileHeader {
   char magic[8];
   uint32_t version;
   uint32_t token_width;  // bytes of an id
   TokenFileHeader header;
   uint64_t header_checksum;  // FNV-1a of the bytes before it
 };
-static_assert(sizeof(Layout) == 64 && offsetof(Layout, header) == 16 && offsetof(TokenFileHeader, vocab_size) == 32);
+static_assert(sizeof(FileHeader) == 64 && offsetof(FileHeader, header) == 16 &&
+              offsetof(TokenFileHeader, vocab_size) == 32);
 
 constexpr std::string_view kMagic = "ALIBITOK";
 constexpr uint32_t kTokenFileVersion = 1;
 
-uint64_t header_checksum(const Layout& layout) {
-  return fnv1a({reinterpret_cast<const char*>(&layout), offsetof(Layout, header_checksum)});
+uint64_t header_checksum(const FileHeader& layout) {
+  return fnv1a({reinterpret_cast<const char*>(&layout), offsetof(FileHeader, header_checksum)});
 }
 
 std::string to_bytes(const TokenFileHeader& header) {
-  Layout layout{};
+  FileHeader layout{};
   std::memcpy(layout.magic, kMagic.data(), kMagic.size());
   layout.version = kTokenFileVersion;
   layout.token_width = sizeof(int32_t);
@@ -60,7 +61,7 @@ TokenFileHeader write_token_file(const std::filesystem::path& path, const Tokeni
   header.end_of_text = tokenizer.end_of_text();
   header.fingerprint = tokenizer.fingerprint();
   header.checksum = kFnvStart;
-  core::write_file_with_header(path, sizeof(Layout), [&](const std::function<void(std::string_view)>& append) {
+  core::write_file_with_header(path, sizeof(FileHeader), [&](const std::function<void(std::string_view)>& append) {
     write([&](std::span<const int32_t> ids, int64_t bytes) {
       append({reinterpret_cast<const char*>(ids.data()), ids.size_bytes()});
       header.tokens += static_cast<int64_t>(ids.size());
@@ -76,9 +77,9 @@ TokenFile read_token_file(const std::filesystem::path& path) {
   const auto file = std::make_shared<const core::MappedFile>(path);
   const std::span<const std::byte> bytes = file->bytes();
   const std::string where = path.string();
-  check(bytes.size() >= sizeof(Layout), "[tokens] {}: {} bytes, a token file has at least {}", where, bytes.size(),
-        sizeof(Layout));
-  Layout layout;
+  check(bytes.size() >= sizeof(FileHeader), "[tokens] {}: {} bytes, a token file has at least {}", where, bytes.size(),
+        sizeof(FileHeader));
+  FileHeader layout;
   std::memcpy(&layout, bytes.data(), sizeof layout);
   check(std::string_view(layout.magic, sizeof layout.magic) == kMagic, "[tokens] {}: is not a token file of alibi",
         where);
@@ -87,7 +88,7 @@ TokenFile read_token_file(const std::filesystem::path& path) {
   check(layout.header_checksum == header_checksum(layout), "[tokens] {}: the header is damaged", where);
   check(layout.token_width == sizeof(int32_t), "[tokens] {}: ids of {} bytes, expected {}", where, layout.token_width,
         sizeof(int32_t));
-  const size_t payload = bytes.size() - sizeof(Layout);
+  const size_t payload = bytes.size() - sizeof(FileHeader);
   const TokenFileHeader& header = layout.header;
   check(payload % sizeof(int32_t) == 0 && static_cast<uint64_t>(header.tokens) == payload / sizeof(int32_t),
         "[tokens] {}: {} bytes of ids, the header states {} ids of {} bytes", where, payload, header.tokens,
@@ -97,7 +98,8 @@ TokenFile read_token_file(const std::filesystem::path& path) {
         header.end_of_text, header.bytes);
   TokenFile result;
   result.header = header;
-  result.stream = {{reinterpret_cast<const int32_t*>(bytes.data() + sizeof(Layout)), payload / sizeof(int32_t)}, file};
+  result.stream = {{reinterpret_cast<const int32_t*>(bytes.data() + sizeof(FileHeader)), payload / sizeof(int32_t)},
+                   file};
   return result;
 }
 

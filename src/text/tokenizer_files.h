@@ -20,7 +20,7 @@ inline constexpr const char* kSentencePieceFile = "tokenizer.model";
 inline constexpr const char* kHuggingFaceFile = "tokenizer.json";
 
 /// Larger tokenizer files are refused.
-inline constexpr size_t kMostTokenizerBytes = size_t{1} << 30;
+inline constexpr size_t kMaxTokenizerBytes = size_t{1} << 30;
 
 /// Describes the tokenizer for other programs; alibi does not read it.
 inline constexpr const char* kTokenizerConfigFile = "tokenizer_config.json";

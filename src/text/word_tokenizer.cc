@@ -20,7 +20,7 @@ namespace {
 constexpr std::array<const char*, 4> kNames = {"<s>", "<pad>", "</s>", "<unk>"};
 constexpr int32_t kEnd = 2, kUnknown = 3;
 constexpr int64_t kMultiple = 8;  // fairseq pads its dictionaries to this
-constexpr int64_t kMostWords = int64_t{1} << 28;
+constexpr int64_t kMaxWords = int64_t{1} << 28;
 
 /// Length of the whitespace character that begins at `at`, or 0: a character for which Python's str.isspace() is true,
 /// in UTF-8.
@@ -67,8 +67,8 @@ bool holds_whitespace(std::string_view word) {
 }  // namespace
 
 WordTokenizer::WordTokenizer(std::vector<WordCount> words) : words_(std::move(words)) {
-  check(static_cast<int64_t>(words_.size()) <= kMostWords, "[tokenizer] {} words, expected at most {}", words_.size(),
-        kMostWords);
+  check(static_cast<int64_t>(words_.size()) <= kMaxWords, "[tokenizer] {} words, expected at most {}", words_.size(),
+        kMaxWords);
   ids_.reserve(words_.size() + 1);
   for (size_t i = 0; i < words_.size(); ++i) {
     const std::string& word = words_[i].first;
@@ -82,7 +82,7 @@ WordTokenizer::WordTokenizer(std::vector<WordCount> words) : words_(std::move(wo
 }
 
 std::shared_ptr<const WordTokenizer> WordTokenizer::load(const std::filesystem::path& file) {
-  const std::string text = core::read_file(file, kMostTokenizerBytes);
+  const std::string text = core::read_file(file, kMaxTokenizerBytes);
   std::vector<WordCount> words;
   each_line(text, [&](std::string_view whole, int64_t line) {
     const size_t space = whole.rfind(' ');

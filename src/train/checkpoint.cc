@@ -26,7 +26,7 @@ constexpr const char* kStateFile = "training.json";
 constexpr const char* kTensorFile = "training.safetensors";
 constexpr const char* kChecksum = "xxh64";
 constexpr int64_t kFormat = 2;
-constexpr int64_t kMost = int64_t{1} << 53;  // the largest integer that JSON represents exactly
+constexpr int64_t kMax = int64_t{1} << 53;  // the largest integer that JSON represents exactly
 
 fs::path folder_of(const fs::path& model_folder) { return model_folder / "checkpoints"; }
 
@@ -68,7 +68,7 @@ std::string checksum_of(formats::Json state) {
 
 formats::JsonObject read_state_file(const fs::path& checkpoint) {
   formats::JsonObject json = formats::read_json_object(checkpoint / kStateFile);
-  const int64_t format = json.get_int("format", kFormat, kMost);
+  const int64_t format = json.get_int("format", kFormat, kMax);
   const std::string expected = json.get<std::string>(kChecksum), found = checksum_of(json.raw());
   check(found == expected, "[resume] {}the checksum is {}, expected {}: the file is damaged", json.where(), found,
         expected);
@@ -99,14 +99,14 @@ void check_files(const fs::path& checkpoint, const formats::JsonObject& json) {
     const std::string checksum = file.get<std::string>(kChecksum);
     check(checksum.size() == 16, "[json] {}{} is \"{}\", expected 16 hexadecimal digits", file.where(), kChecksum,
           checksum);
-    check_file(checkpoint / name, file.get_int("bytes", 0, kMost), checksum);
+    check_file(checkpoint / name, file.get_int("bytes", 0, kMax), checksum);
   }
 }
 
 training::TrainState read_state(const formats::JsonObject& json) {
   training::TrainState state;
-  state.step = json.get_int("step", 1, kMost);
-  state.tokens = json.get_int("tokens", 1, kMost);
+  state.step = json.get_int("step", 1, kMax);
+  state.tokens = json.get_int("tokens", 1, kMax);
   state.seconds = json.get_number("seconds", 0, 1e15);
   state.finished = json.get<bool>("finished");
   for (const std::vector<double>& pair : json.get<std::vector<std::vector<double>>>("evaluations")) {

@@ -18,17 +18,17 @@ double vocabulary_products(const LanguageModelConfig& config, std::span<const in
     const auto beyond = std::upper_bound(config.adaptive->cutoffs.begin(), config.adaptive->cutoffs.end(), token);
     ++met[static_cast<size_t>(beyond - config.adaptive->cutoffs.begin())];
   }
-  double mean_in = 0, mean_out = 0, most_in = 0, most_out = 0;
+  double mean_in = 0, mean_out = 0, max_in = 0, max_out = 0;
   for (size_t b = 0; b < bands.size(); ++b) {
     const double share = tokens.empty() ? 0 : number(met[b]) / number(static_cast<int64_t>(tokens.size()));
     const double in = number(width * bands[b].width);
     const double out = b == 0 ? 0 : number((width + bands[b].words) * bands[b].width);
     mean_in += share * in;
     mean_out += share * out;
-    most_in = std::max(most_in, in);
-    most_out = std::max(most_out, out);
+    max_in = std::max(max_in, in);
+    max_out = std::max(max_out, out);
   }
-  return head + (tokens.empty() ? most_in + most_out : mean_in + mean_out);
+  return head + (tokens.empty() ? max_in + max_out : mean_in + mean_out);
 }
 
 }  // namespace

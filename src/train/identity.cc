@@ -14,7 +14,7 @@
 namespace alibi::training {
 namespace {
 
-constexpr int64_t kChunk = 1 << 16, kMostChunks = 1 << 10;
+constexpr int64_t kChunk = 1 << 16, kMaxChunks = 1 << 10;
 
 uint64_t hash_of(std::span<const int32_t> tokens) {
   uint64_t hash = tokens.size();
@@ -46,7 +46,7 @@ formats::OrderedJson model_json(const LanguageModel& model) {
   return json;
 }
 
-constexpr size_t kMostBytes = size_t{4} << 20;
+constexpr size_t kMaxBytes = size_t{4} << 20;
 
 uint64_t number_of(const formats::Json& value, const std::string& where) {
   check(value.is_number_unsigned(), "[trained on] {} contains {}, expected whole numbers of at least 0", where,
@@ -58,7 +58,7 @@ uint64_t number_of(const formats::Json& value, const std::string& where) {
 
 std::string fingerprint(std::span<const int32_t> tokens) {
   const int64_t chunks = core::ceil_div(static_cast<int64_t>(tokens.size()), kChunk);
-  const int64_t read = std::min(chunks, kMostChunks);
+  const int64_t read = std::min(chunks, kMaxChunks);
   std::vector<uint64_t> hashes(static_cast<size_t>(read));
   core::parallel_for(read, [&](int64_t i) {
     const int64_t chunk = read == chunks ? i : i * (chunks - 1) / (read - 1);
@@ -134,7 +134,7 @@ void write_trained_on(const std::filesystem::path& folder, std::span<const int32
 std::optional<TrainedOn> read_trained_on(const std::filesystem::path& folder) {
   const std::filesystem::path file = folder / kTrainedOnFile;
   if (!core::path_exists(file)) return std::nullopt;
-  const formats::JsonObject json = formats::read_json_object(file, kMostBytes);
+  const formats::JsonObject json = formats::read_json_object(file, kMaxBytes);
   if (json.get<int64_t>("passage") != text::kPassage)
     return std::nullopt;  // written by a version with a different passage length
   TrainedOn result;

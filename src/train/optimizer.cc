@@ -46,7 +46,7 @@ void OptimizerState::allocate() {
       options_.optimizer == Optimizer::adamw ? std::vector<std::string>{"m", "v"} : std::vector<std::string>{"buffer"};
   memory_.resize(slots_.size());
   for (auto& slot : memory_) {
-    for (const Part& part : parts_) {
+    for (const ParameterRange& part : parts_) {
       const Tensor& value = parameters_[part.parameter]->value;
       slot.emplace_back(owners_ == nullptr ? value.shape() : Shape{part.size()}, DType::float32);
     }
@@ -100,7 +100,7 @@ void OptimizerState::load(const formats::WeightSource& file) {
     Tensor whole;
     std::optional<size_t> loaded;  // the parameter whose state `whole` is
     for (size_t i = 0; i < parts_.size(); ++i) {
-      const Part& part = parts_[i];
+      const ParameterRange& part = parts_[i];
       const std::string name = name_of(slot, part.parameter);
       if (owners_ == nullptr) {
         file.load_finite_into(name, memory_[slot][i]);
@@ -145,7 +145,7 @@ Tensor OptimizerState::gathered(ranks::Group& group, size_t slot, size_t paramet
   Tensor whole = Tensor::empty(parameters_[parameter]->value.shape());
   ranks::Transfers received;
   for (int rank = 0; rank < group.size(); ++rank) {
-    for (const Part& part : parts_within(owners_->parts_of(rank), {parameter})) {
+    for (const ParameterRange& part : parts_within(owners_->parts_of(rank), {parameter})) {
       if (rank == group.rank()) continue;
       float* to = whole.data<float>() + part.begin;
       received.push_back(group.receive(rank, ranks::Tag::optimizer,

@@ -48,7 +48,7 @@ class OptimizerState {
 
   std::vector<std::string> slots_;           // names of the tensors that are kept for each parameter
   const Owners* owners_ = nullptr;           // null: this rank owns everything
-  std::vector<Part> parts_;                  // that are updated here: whole parameters if this rank owns everything
+  std::vector<ParameterRange> parts_;        // that are updated here: whole parameters if this rank owns everything
   std::vector<std::vector<Tensor>> memory_;  // [slot][part]
 };
 

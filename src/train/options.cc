@@ -47,20 +47,20 @@ void TrainOptions::validate() const {
               "[train] an update has {} tokens, expected at most {}, the number to train on; choose a smaller "
               "update or more tokens",
               batch_tokens, train_tokens);
-  constexpr int64_t most_at_once = 1'000'000'000;  // an update stores a list of its blocks
-  check_usage(batch_tokens <= most_at_once, "[train] batch_tokens is {}, expected at most {}", batch_tokens,
-              most_at_once);
+  constexpr int64_t max_at_once = 1'000'000'000;  // an update stores a list of its blocks
+  check_usage(batch_tokens <= max_at_once, "[train] batch_tokens is {}, expected at most {}", batch_tokens,
+              max_at_once);
   const int64_t blocks = training::blocks_per_update(*this);
   check_usage(
       shards <= blocks,
       "[train] shards is {}, but an update has {} training sequences, so some shards would be empty; choose fewer "
       "shards or larger updates",
       shards, blocks);
-  constexpr int64_t least_shard = SequenceShard::row_multiple;
+  constexpr int64_t min_shard = SequenceShard::row_multiple;
   check_usage(
-      train_length >= sequence_ranks * least_shard || sequence_ranks == 1,
+      train_length >= sequence_ranks * min_shard || sequence_ranks == 1,
       "[train] sequence_ranks is {}, but training sequences have {} tokens; expected at least {}, {} for each rank",
-      sequence_ranks, train_length, sequence_ranks * least_shard, least_shard);
+      sequence_ranks, train_length, sequence_ranks * min_shard, min_shard);
   check_usage(patience == 0 || eval_steps > 0,
               "[train] patience is {}, but eval_steps is 0, so nothing would be evaluated; set eval_steps", patience);
 }

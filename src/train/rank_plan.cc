@@ -30,12 +30,12 @@ RankPlan plan_ranks(const LanguageModelConfig& config, const TrainOptions& optio
               options.sequence_ranks);
   check_usage(link.bytes_per_second > 0, "[train] the link carries {} bytes per second, expected more than 0",
               link.bytes_per_second);
-  int most_shards = 0;
-  size_t most_nodes = 0;
+  int max_shards = 0;
+  size_t max_nodes = 0;
   for (int rank = 0; rank < ranks; ++rank) {
     const ranks::Shards own = ranks::shards_of(rank, ranks, shards);
-    most_shards = std::max(most_shards, own.count());
-    most_nodes = std::max(most_nodes, ranks::nodes_within(own, shards).size());
+    max_shards = std::max(max_shards, own.count());
+    max_nodes = std::max(max_nodes, ranks::nodes_within(own, shards).size());
   }
   int64_t parameters = 0, largest_group = 0, group = 0;
   std::string layer;
@@ -48,15 +48,15 @@ RankPlan plan_ranks(const LanguageModelConfig& config, const TrainOptions& optio
     largest_group = std::max(largest_group, group += spec.elements());
   }
   const int64_t slots = options.optimizer == Optimizer::adamw ? 2 : 1;
-  const int64_t copies = std::bit_width(static_cast<unsigned>(most_shards));
+  const int64_t copies = std::bit_width(static_cast<unsigned>(max_shards));
   RankPlan plan;
   plan.gradients = copies * parameters * kFloatBytes;
   plan.optimizer = slots * parameters / ranks * kFloatBytes;
-  plan.messages = ranks == 1 ? 0 : 2 * static_cast<int64_t>(most_nodes) * largest_group * kFloatBytes;
-  plan.compute = seconds_alone * most_shards / shards;
+  plan.messages = ranks == 1 ? 0 : 2 * static_cast<int64_t>(max_nodes) * largest_group * kFloatBytes;
+  plan.compute = seconds_alone * max_shards / shards;
   if (ranks == 1) return plan;
   const double to_others = static_cast<double>(parameters * kFloatBytes) * (ranks - 1) / ranks;
-  const double gradient_bytes = static_cast<double>(most_nodes) * to_others;
+  const double gradient_bytes = static_cast<double>(max_nodes) * to_others;
   plan.sent = std::llround(gradient_bytes + to_others);
   // Gradients of a layer are sent while the backward pass of a rank's last micro-batch computes the layers before it,
   // and the last layers' messages follow it. Each group of parameters is one exchange.

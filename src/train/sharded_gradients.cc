@@ -165,7 +165,7 @@ void ShardedGradients::finish(size_t group_of_parameters) {
   }
   if (group_ == nullptr) return;
   const std::vector<ranks::Shards> largest = ranks::nodes_within(own_, shards_);
-  std::vector<std::vector<Part>> parts;
+  std::vector<std::vector<ParameterRange>> parts;
   std::vector<int64_t> elements;
   for (int rank = 0; rank < owners_.ranks(); ++rank) {
     parts.push_back(parts_within(owners_.parts_of(rank), together));

@@ -187,8 +187,8 @@ TrainStatus Trainer::update() {
   const auto [loss, tokens] = sum;
   // A loss this small without a gradient means that the model gives the same output for every token, because it
   // overflowed.
-  constexpr double least_loss = 1e-3;
-  if (!std::isfinite(loss) || !std::isfinite(norm) || (norm == 0 && loss > least_loss)) {
+  constexpr double min_loss = 1e-3;
+  if (!std::isfinite(loss) || !std::isfinite(norm) || (norm == 0 && loss > min_loss)) {
     fail_diverged(fmt::format("step {}: the loss is {} and the gradient norm is {}, so no weights were updated",
                               state_.step + 1, loss, norm));
   }

@@ -8,10 +8,10 @@ namespace {
 using namespace test;
 
 void expect_close(const char* name, const Tensor& found, const std::vector<double>& expected,
-                  const std::vector<double>& plain, double relative_floor, double least_scale) {
+                  const std::vector<double>& plain, double relative_floor, double min_scale) {
   const double yardstick = max_abs_diff(plain, expected);
   const double error = max_abs_diff(found, expected);
-  EXPECT_TRUE(error <= 2 * yardstick + relative_floor * std::max(max_abs(expected), least_scale))
+  EXPECT_TRUE(error <= 2 * yardstick + relative_floor * std::max(max_abs(expected), min_scale))
       << name << ": " << error << " against " << yardstick << " of the plain formula, largest " << max_abs(expected);
 }
 

@@ -21,7 +21,7 @@ TEST(Timing, WorksTakeTurns) {
   std::vector<Work> works;
   works.push_back({.run = [&] { order += 'a'; }, .prepare = [&] { order += '('; }});
   works.push_back({.run = [&] { order += 'b'; }});
-  run_in_turns(works, {.seconds = 10, .most_runs = 3});
+  run_in_turns(works, {.seconds = 10, .max_runs = 3});
   EXPECT_EQ(order, "(ab(ab(ab");
   EXPECT_EQ(works[0].seconds.size(), 3u);
   EXPECT_EQ(works[1].seconds.size(), 3u);
@@ -33,7 +33,7 @@ TEST(Timing, RunsUntilTheTimeIsUsedUp) {
     for (const double begin = now(); now() - begin < 1e-3;) {
     }
   };
-  run_in_turns(works, {.seconds = 0.02, .least_runs = 1, .most_runs = 1000});
+  run_in_turns(works, {.seconds = 0.02, .min_runs = 1, .max_runs = 1000});
   EXPECT_GE(works[0].seconds.size(), 1u);
   EXPECT_LE(works[0].seconds.size(), 20u);
   EXPECT_GE(least(works[0].seconds), 1e-3);
@@ -42,7 +42,7 @@ TEST(Timing, RunsUntilTheTimeIsUsedUp) {
   EXPECT_LE(works[0].seconds.size(), 20u);
 
   works[0] = {.run = [] {}};
-  run_in_turns(works, {.seconds = 1, .most_runs = 5});
+  run_in_turns(works, {.seconds = 1, .max_runs = 5});
   EXPECT_EQ(works[0].seconds.size(), 5u);
 }
 

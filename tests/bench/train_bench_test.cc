@@ -102,7 +102,7 @@ TEST(TrainBench, NotAllAtOnceWhereMemoryIsShort) {
   const LanguageModelConfig config = small_config();
   const int64_t bytes = all.measure("own", {config}, 64).front().planned_bytes;
   TrainBenchSettings settings = quick_training;
-  settings.most_bytes = 5 * bytes / 2;
+  settings.max_bytes = 5 * bytes / 2;
   const std::vector<TrainPoint> points = TrainBench(settings, ceilings()).measure("own", {config, config, config}, 64);
   EXPECT_GT(points[1].of_first, 0);
   EXPECT_EQ(points[2].of_first, 0);
@@ -120,7 +120,7 @@ TEST(TrainBench, WhatTakesTooLongOrTooMuchIsLeftOut) {
   EXPECT_FALSE(to_json(point, 1).contains("seconds"));
 
   settings = quick_training;
-  settings.most_bytes = 1 << 20;
+  settings.max_bytes = 1 << 20;
   point = TrainBench(settings, ceilings()).measure("own", {small_config()}, 64).front();
   EXPECT_TRUE(point.too_large);
   EXPECT_GT(point.planned_bytes, 1 << 20);

@@ -149,7 +149,7 @@ TEST(Json, FilesAreReadAndWritten) {
   EXPECT_EQ(read_json_object(path).get<std::string>("text"), "caf\xc3\xa9");
   expect_error([&] { read_json_object(path).get<bool>("z"); }, path.string() + ": z is 1");
   // What is too large is refused before it is read: memory is many times the size.
-  std::filesystem::resize_file(folder.write("large.json", ""), kMostJsonBytes + 1);
+  std::filesystem::resize_file(folder.write("large.json", ""), kMaxJsonBytes + 1);
   expect_error([&] { read_json_object(folder / "large.json"); }, "large.json");
   expect_error([&] { read_json_object(path, 10); }, path.string());
   expect_error([&] { read_json_object(folder / "missing.json"); }, "missing.json");

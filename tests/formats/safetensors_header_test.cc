@@ -153,14 +153,14 @@ TEST(SafetensorsHeader, TypesOfLessThanAByteFillWholeBytes) {
 TEST(SafetensorsHeader, LengthsThatLieAreRefusedBeforeAnythingIsAllocated) {
   const std::string good = safetensors_file("{}", 0);
   EXPECT_TRUE(parse(good).tensors.empty());
-  for (const uint64_t length : {uint64_t{3}, uint64_t{kMostJsonBytes}, uint64_t{kMostJsonBytes} + 1, uint64_t{1} << 63,
+  for (const uint64_t length : {uint64_t{3}, uint64_t{kMaxJsonBytes}, uint64_t{kMaxJsonBytes} + 1, uint64_t{1} << 63,
                                 ~uint64_t{0}, ~uint64_t{0} - 7}) {
     std::string file = good;
     std::memcpy(file.data(), &length, 8);
     expect_error([&] { parse(file); }, "gives a header of");
   }
   // Larger than JSON may be, though the file has it.
-  expect_error([&] { parse(safetensors_file(std::string(kMostJsonBytes + 1, ' '), 0)); }, "expected at most 16777216");
+  expect_error([&] { parse(safetensors_file(std::string(kMaxJsonBytes + 1, ' '), 0)); }, "expected at most 16777216");
   expect_error([&] { parse(safetensors_file(std::string(5'000'000, '['), 0)); }, "nests deeper");
   expect_error([&] { parse(safetensors_file("[]", 0)); }, "expected an object");
   expect_error([&] { parse(std::string("GGUF")); }, "has 4 bytes, expected at least 8");

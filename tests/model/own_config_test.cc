@@ -18,14 +18,14 @@ namespace alibi::model {
 namespace {
 
 /// The keys that every config.json has.
-const char* const kLeast = R"({"model_type": "alibi", "d_model": 24, "n_heads": 4, "n_layers": 3, "vocab_size": 99,
+const char* const kMin = R"({"model_type": "alibi", "d_model": 24, "n_heads": 4, "n_layers": 3, "vocab_size": 99,
     "no_bias": true, "norm_type": "layernorm", "norm_eps": 0.5, "attn_config": {"alibi": true},
     "ffn_config": {"ffn_hidden_size": 96}, "alibi": {"position": "alibi", "activation": "gelu", "train_length": 512}})";
 
 /// `changes` is a JSON merge patch: null removes a key.
 LanguageModelConfig config_of(const std::string& changes) {
   const test::TemporaryFolder folder;
-  formats::Json json = formats::Json::parse(kLeast);
+  formats::Json json = formats::Json::parse(kMin);
   json.merge_patch(formats::Json::parse(changes));
   folder.write("config.json", json.dump());
   return read_own_config(folder.path()).model;

@@ -109,12 +109,12 @@ TEST_P(WindowOf, AContextGivesWhatTheWholeGivesInFlatMemory) {
     const std::vector<float> more = model.nll(ids_of(ids, begin, end), ids_of(targets, begin, end), context);
     nll.insert(nll.end(), more.begin(), more.end());
   };
-  const auto most_bytes = [&](int64_t keys) {
+  const auto max_bytes = [&](int64_t keys) {
     return windowed_layers * (keys * 2 * 2 * 16 * 4 + 2 * 1024);  // keys and values of 2 heads; norms
   };
   for (int64_t end = 1; end <= 700; ++end) {
     read_to(end);
-    ASSERT_LE(context.bytes(), most_bytes(window + window / 2 + 3 * 64)) << end;
+    ASSERT_LE(context.bytes(), max_bytes(window + window / 2 + 3 * 64)) << end;
   }
   for (const int64_t end : {701, 800, 817, 1900, 1910, 3000}) read_to(end);
   EXPECT_TRUE(test::max_abs_diff(nll, whole) <= 1e-4) << test::max_abs_diff(nll, whole);

@@ -34,13 +34,13 @@ const std::vector<double> kExtremes = {1e300,  1e308,  1.7976931348623157e308,
                                        1,      5.5,    700,
                                        710};
 
-void expect_good(const Axis& axis, size_t most_ticks) {
+void expect_good(const Axis& axis, size_t max_ticks) {
   EXPECT_TRUE(std::isfinite(axis.low) && std::isfinite(axis.high) && axis.low < axis.high)
       << axis.low << " " << axis.high;
   if (axis.logarithmic) {
     EXPECT_GT(axis.low, 0);
   }
-  EXPECT_LE(axis.ticks.size(), most_ticks);
+  EXPECT_LE(axis.ticks.size(), max_ticks);
   for (const Tick& tick : axis.ticks) {
     EXPECT_GE(tick.value, axis.low);
     EXPECT_LE(tick.value, axis.high);

@@ -176,7 +176,7 @@ class Forward {
     skip_.measure_queries(problem_, q.row, q.rows, q.norms, q.products, q.shares, q.levels);
     // The rule applies before the first key is read, since every row sees the key at its own position.
     alignas(64) float of_key[block_rows], least[block_rows];
-    skip_.least_scores(q.norms, q.products, keys_.longest, least);
+    skip_.min_scores(q.norms, q.products, keys_.longest, least);
     store_lanes(of_key, {_mm512_set1_ps(1.0f), _mm512_set1_ps(1.0f)});
     narrow(q, of_key, least);
   }

@@ -20,18 +20,18 @@ namespace {
 
 using namespace amx;
 
-static_assert(block_rows >= core::StateOf<KernelState>::least_query_rows);
+static_assert(block_rows >= core::StateOf<KernelState>::min_query_rows);
 
 /// Very large biases, and very large or small scales, would overflow float32 in the units of the tiles.
 bool in_range(const Problem& problem) {
-  constexpr float most_bias = 0x1p20f, least_scale = 0x1p-20f, most_scale = 0x1p20f;
-  constexpr int64_t most_parameters = 4096;  // each task of the backward pass has its own sums
+  constexpr float max_bias = 0x1p20f, min_scale = 0x1p-20f, max_scale = 0x1p20f;
+  constexpr int64_t max_parameters = 4096;  // each task of the backward pass has its own sums
   const float scale = std::abs(problem.scale);
-  return scale >= least_scale && scale <= most_scale &&
+  return scale >= min_scale && scale <= max_scale &&
          std::all_of(problem.sequences.begin(), problem.sequences.end(), [&](const Sequence& sequence) {
            for (int64_t head = 0; head < problem.heads; ++head) {
              const Bias& bias = problem.biases->of(sequence.number, head);
-             if (!(bias.parameters() <= most_parameters && bias.magnitude() <= most_bias)) return false;
+             if (!(bias.parameters() <= max_parameters && bias.magnitude() <= max_bias)) return false;
            }
            return true;
          });
@@ -47,9 +47,9 @@ bool fits(const Sequence& sequence) {
 }
 
 bool amx_supports(const Problem& problem) {
-  constexpr int64_t most_columns = 256;
+  constexpr int64_t max_columns = 256;
   return core::prefers_bf16() && problem.dtype == DType::bfloat16 && problem.softcap == 0 &&
-         problem.head_dim <= most_columns && problem.pages_hold_blocks_of(block_rows) && in_range(problem) &&
+         problem.head_dim <= max_columns && problem.pages_hold_blocks_of(block_rows) && in_range(problem) &&
          std::all_of(problem.sequences.begin(), problem.sequences.end(), fits);
 }
 

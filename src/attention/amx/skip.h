@@ -76,7 +76,7 @@ class SkipRule {
   }
 
   /// least[32] = a lower bound of the score of the key at a row's position.
-  void least_scores(const float* norms, const float* products, float longest_key, float* least) const {
+  void min_scores(const float* norms, const float* products, float longest_key, float* least) const {
     const __m512 bias = _mm512_set1_ps(plan_.bias->at(0) * std::numbers::log2e_v<float>);
     const __m512 reach = _mm512_set1_ps(-std::fabs(plan_.factor) * longest_key);
     const __m512 radius = _mm512_set1_ps(-std::fabs(plan_.factor) * keys_.radius_before[count()]);

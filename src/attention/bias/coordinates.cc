@@ -13,7 +13,7 @@ void Box::add(const Box& other, int dims) {
   }
 }
 
-double least_distance(const Box& a, const Box& b, int dims, bool manhattan) {
+double min_distance(const Box& a, const Box& b, int dims, bool manhattan) {
   double sum = 0;
   for (int axis = 0; axis < dims; ++axis) {
     const auto i = static_cast<size_t>(axis);
@@ -29,7 +29,7 @@ double least_distance(const Box& a, const Box& b, int dims, bool manhattan) {
 double CoordinateBias::beyond(const Box* queries, int64_t key_block) const {
   const Box* const keys = points->keys.box(key_block);
   if (queries == nullptr || keys == nullptr || slope == 0) return 0;
-  return -slope * least_distance(*queries, *keys, points->keys.dims, points->manhattan);
+  return -slope * min_distance(*queries, *keys, points->keys.dims, points->manhattan);
 }
 
 }  // namespace alibi::kernels

@@ -10,18 +10,18 @@
 
 namespace alibi::kernels {
 
-inline constexpr int most_dims = 3;
+inline constexpr int max_dims = 3;
 
 /// The smallest box around some points. Only the first `dims` axes are used.
 struct Box {
-  std::array<float, most_dims> low = {}, high = {};
+  std::array<float, max_dims> low = {}, high = {};
   void add(const Box& other, int dims);
 };
 
 /// A lower bound of the distance that the kernels compute for any two points of two boxes. It is smaller than the
 /// distance of the boxes by the factor that covers the rounding of the kernels (docs/explanation/positions.md). A box
 /// that contains another one is never farther away.
-double least_distance(const Box& a, const Box& b, int dims, bool manhattan);
+double min_distance(const Box& a, const Box& b, int dims, bool manhattan);
 
 /// The tokens of a sequence in the order in which kernels visit them, cut into blocks.
 struct TokenOrder {

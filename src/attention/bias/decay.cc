@@ -9,7 +9,7 @@ namespace alibi::kernels {
 namespace {
 
 /// Of a gate, so that the pairs of float64 hold sums of 2^31 gates with an error below 2^-30.
-constexpr float most_decay = 0x1p40f;
+constexpr float max_decay = 0x1p40f;
 constexpr int64_t grain = 4;  // heads in a task
 
 }  // namespace
@@ -24,22 +24,22 @@ void HeadDecay::sums(int64_t from, int64_t first, int64_t count, double unit, fl
   std::fill_n(values + end, count - end, value(keys_ - 1 - first_));
 }
 
-Decays::Decays(const char* operation, const Tensor& log_decay, const std::vector<Rows>& sequences) {
+Decays::Decays(const char* operation, const Tensor& log_decay, const std::vector<KeyRows>& sequences) {
   add(operation, log_decay, sequences);
 }
 
 void Decays::append(const char* operation, const Tensor& log_decay) {
-  std::vector<Rows> rows;
+  std::vector<KeyRows> rows;
   for (int64_t b = 0; b < log_decay.size(0); ++b) rows.push_back({b, 0, log_decay.size(1)});
   add(operation, log_decay, rows);
 }
 
-void Decays::add(const char* operation, const Tensor& log_decay, const std::vector<Rows>& sequences) {
+void Decays::add(const char* operation, const Tensor& log_decay, const std::vector<KeyRows>& sequences) {
   const int64_t heads = log_decay.size(2), tasks = std::ssize(sequences) * heads;
   const float* const values = log_decay.data<float>();
   const int64_t batch_stride = log_decay.stride(0), stride = log_decay.stride(1), head_stride = log_decay.stride(2);
   const auto first_of = [&](int64_t task) {
-    const Rows& rows = sequences[static_cast<size_t>(task / heads)];
+    const KeyRows& rows = sequences[static_cast<size_t>(task / heads)];
     return values + rows.batch * batch_stride + rows.first * stride + task % heads * head_stride;
   };
   const auto count_of = [&](int64_t task) { return sequences[static_cast<size_t>(task / heads)].count; };
@@ -49,14 +49,14 @@ void Decays::add(const char* operation, const Tensor& log_decay, const std::vect
       const float* const gates = first_of(task);
       for (int64_t key = count_of(task); key-- > 0;) {
         const float value = gates[key * stride];
-        if (value != -HUGE_VALF && !(value <= 0 && value >= -most_decay)) refused[static_cast<size_t>(task)] = key;
+        if (value != -HUGE_VALF && !(value <= 0 && value >= -max_decay)) refused[static_cast<size_t>(task)] = key;
       }
     }
   });
   for (int64_t task = 0; task < tasks; ++task) {
     const int64_t key = refused[static_cast<size_t>(task)];
     if (key < 0) continue;
-    const Rows& rows = sequences[static_cast<size_t>(task / heads)];
+    const KeyRows& rows = sequences[static_cast<size_t>(task / heads)];
     fail_usage("[{}] log_decay[{}][{}][{}] is {}, expected -2^40 to 0, or -infinity where a document begins", operation,
                rows.batch, rows.first + key, task % heads, first_of(task)[key * stride]);
   }

@@ -64,13 +64,13 @@ inline bool differences_lose_digits(std::span<const float> of_queries, std::span
 class Decays {
  public:
   /// The rows of a sequence's keys in the tensor.
-  struct Rows {
+  struct KeyRows {
     int64_t batch = 0, first = 0, count = 0;
   };
   Decays() = default;
   /// `log_decay` is float32 [batch, keys, heads]. Throws Error that names a gate that is not a number from -2^40 to 0
   /// or -infinity.
-  Decays(const char* operation, const Tensor& log_decay, const std::vector<Rows>& sequences);
+  Decays(const char* operation, const Tensor& log_decay, const std::vector<KeyRows>& sequences);
 
   /// Adds the gates [batch, new keys, heads] of the next keys of each sequence, which are the batch entries. Throws as
   /// above, and then changes nothing.
@@ -95,7 +95,7 @@ class Decays {
     std::vector<double> high, low;
     std::vector<int32_t> documents;
   };
-  void add(const char* operation, const Tensor& log_decay, const std::vector<Rows>& sequences);
+  void add(const char* operation, const Tensor& log_decay, const std::vector<KeyRows>& sequences);
 
   int64_t heads_ = 0, first_ = 0;
   std::vector<Head> all_;  // [sequences][heads]

@@ -189,10 +189,10 @@ struct KeyNode {
 
 /// A tree of maxima for each key/value head of each batch entry. The nodes of level 0 cover blocks of keys. A node of a
 /// higher level is the maximum of 16 nodes of the level below (attention/kernel.h).
-inline constexpr int node_children = 16, most_levels = 8;
+inline constexpr int node_children = 16, max_levels = 8;
 struct KeyTree {
-  KeyNode* level[most_levels];    ///< [batch * kv_heads][stride]
-  int64_t stride[most_levels];    ///< number of nodes that are allocated
+  KeyNode* level[max_levels];     ///< [batch * kv_heads][stride]
+  int64_t stride[max_levels];     ///< number of nodes that are allocated
   int32_t levels;                 ///< number of levels that the keys need; the last one has one node
   float *centres, *centre_norms;  ///< [batch * kv_heads][head_dim]; [batch * kv_heads]
 };
@@ -236,10 +236,10 @@ struct alignas(16) Chunk {
 };
 
 struct StoreArguments {
-  static constexpr int most_chunks = 240;  ///< kernel arguments are limited to 4 KB
+  static constexpr int max_chunks = 240;  ///< kernel arguments are limited to 4 KB
   Chunk* to;
   int32_t count;
-  Chunk chunks[most_chunks];
+  Chunk chunks[max_chunks];
 };
 
 /// The kernel launches of the passes, for one form of biases. Each returns a cudaError_t. Those that the form does not

@@ -25,9 +25,9 @@ ALIBI_LANE void for_values(const uint16_t* row, int count, const Use& use) {
 template <Type type>
 struct RowSample {
   static constexpr int threads = 64;
-  static constexpr int most_columns = 256;
+  static constexpr int max_columns = 256;
   static constexpr uint32_t squares_at = 0, shares_at = 256, parts_at = 512, median_at = 768, rows_at = 784;
-  static constexpr uint32_t row_bytes = most_columns * 2 + 16;  ///< rows begin in different banks
+  static constexpr uint32_t row_bytes = max_columns * 2 + 16;  ///< rows begin in different banks
   static constexpr int shared_bytes = rows_at + threads * row_bytes;
 
   static ALIBI_LANE float at(uint32_t array, int i) { return shared_load<float>(array + static_cast<uint32_t>(i) * 4); }
@@ -89,9 +89,9 @@ struct RowSample {
     block_sync();
     float total = 0;
     for (int j = 0; j < count; ++j) total += at(squares_at, j) == infinity ? 0.0f : fminf(at(squares_at, j), most);
-    float mean[most_columns / threads], squares = 0;
+    float mean[max_columns / threads], squares = 0;
     ALIBI_UNROLLED
-    for (int part = 0; part < most_columns / threads; ++part) {
+    for (int part = 0; part < max_columns / threads; ++part) {
       const int column = part * threads + i;
       mean[part] = 0;
       if (column >= size) continue;
@@ -111,7 +111,7 @@ struct RowSample {
     const bool clear = finite >= 2 && length > 2 * chance && length < 1e30f;
     const float left = clear ? 1 - fmaxf(chance, 0) / length : 0.0f;
     ALIBI_UNROLLED
-    for (int part = 0; part < most_columns / threads; ++part) {
+    for (int part = 0; part < max_columns / threads; ++part) {
       const int column = part * threads + i;
       if (column < size) centre[column] = clear ? left * mean[part] : 0.0f;
     }

@@ -30,9 +30,9 @@ struct Splits {
         tiles(core::ceil_div(rows, decode_rows)),
         all_tiles(problem.batch * problem.kv_heads * tiles) {
     // Enough thread blocks for a large GPU even if most have nothing to do, and few enough to merge quickly.
-    constexpr int64_t wanted = 2048, most = 256, least_blocks = 4;
+    constexpr int64_t wanted = 2048, most = 256, min_blocks = 4;
     const int64_t blocks = core::ceil_div(problem.keys, block_keys);
-    blocks_of_split = std::max(least_blocks, core::ceil_div(blocks, std::clamp<int64_t>(wanted / all_tiles, 1, most)));
+    blocks_of_split = std::max(min_blocks, core::ceil_div(blocks, std::clamp<int64_t>(wanted / all_tiles, 1, most)));
     splits = std::max<int64_t>(1, core::ceil_div(blocks, blocks_of_split));
   }
 

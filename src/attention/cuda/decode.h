@@ -325,9 +325,9 @@ template <Type type>
 struct DecodeMerge {
   using Arguments = DecodeArguments;
   static constexpr int threads = 128, blocks_at_once = 8;
-  static constexpr int most_slots = 1 + 256;  ///< maximum number of slots that the passes use
+  static constexpr int max_slots = 1 + 256;  ///< maximum number of slots that the passes use
   static constexpr float unvisited = -1;
-  static constexpr int shared_bytes = (most_slots + 3) / 4 * 16;
+  static constexpr int shared_bytes = (max_slots + 3) / 4 * 16;
 
   static ALIBI_LANE void run(const Arguments& a) {
     const int64_t entry = block_index();

@@ -12,7 +12,7 @@
 ALIBI_LANES_BEGIN
 
 /// A smaller gate counts as this: whatever comes before it has no weight in either case.
-constexpr float least_gate = -0x1p23f;
+constexpr float min_gate = -0x1p23f;
 
 /// Index of a head's first GateBlock.
 ALIBI_LANE int64_t gate_entry(const Call& call, const SequenceRows& sequence, int head) {
@@ -65,7 +65,7 @@ struct SumGates {
 
   /// NaN for what is no gate, which shows in the results.
   static ALIBI_LANE double in_powers_of_2(float log) {
-    const double gate = static_cast<double>(log < least_gate ? least_gate : log);
+    const double gate = static_cast<double>(log < min_gate ? min_gate : log);
     return log <= 0 ? gate * 1.4426950408889634 : static_cast<double>(infinity - infinity);
   }
 };

@@ -72,7 +72,7 @@ ALIBI_LANE int key_blocks(const SequenceRows& sequence) { return (sequence.keys 
 struct Store {
   using Arguments = StoreArguments;
   static constexpr int threads = 256, blocks_at_once = 1, shared_bytes = 0;
-  static_assert(StoreArguments::most_chunks <= threads);
+  static_assert(StoreArguments::max_chunks <= threads);
 
   static ALIBI_LANE void run(const Arguments& a) {
     if (thread_index() < a.count) a.to[thread_index()] = a.chunks[thread_index()];

@@ -94,13 +94,13 @@ void sum_gates(const Machine& machine, const Call& call, const Tensor& log_decay
 
 bool asks_skip_rule(const Problem& problem) {
   // Below this tolerance, a weight that the rule may skip could be denormal, and denormals are flushed to zero.
-  constexpr float least_tolerance = 0x1p-60f;
-  return skip_rule_applies(problem) && problem.tolerance >= least_tolerance;
+  constexpr float min_tolerance = 0x1p-60f;
+  return skip_rule_applies(problem) && problem.tolerance >= min_tolerance;
 }
 
 std::string refusal(const Problem& problem) {
-  constexpr int64_t most_columns = 256, most_blocks = std::numeric_limits<int32_t>::max();
-  constexpr float least_scale = 0x1p-60f, most_scale = 0x1p60f;
+  constexpr int64_t max_columns = 256, max_blocks = std::numeric_limits<int32_t>::max();
+  constexpr float min_scale = 0x1p-60f, max_scale = 0x1p60f;
   if (problem.softcap != 0) return fmt::format("softcap is {}, expected 0", problem.softcap);
   if (problem.page_rows != 0) return "block_table is set, expected contiguous keys";
   if (problem.window_before != problem.window_after) return "sliding_window_after is set, expected equal windows";
@@ -110,17 +110,17 @@ std::string refusal(const Problem& problem) {
   if (problem.dtype != DType::bfloat16 && problem.dtype != DType::float16) {
     return fmt::format("q is {}, expected bfloat16 or float16", name_of(problem.dtype));
   }
-  if (problem.head_dim % 8 != 0 || problem.head_dim > most_columns) {
-    return fmt::format("head_dim is {}, expected a multiple of 8 up to {}", problem.head_dim, most_columns);
+  if (problem.head_dim % 8 != 0 || problem.head_dim > max_columns) {
+    return fmt::format("head_dim is {}, expected a multiple of 8 up to {}", problem.head_dim, max_columns);
   }
   if (problem.dropout != 0) return fmt::format("dropout_p is {}, expected 0", problem.dropout);
   if (problem.has_table()) return "the bias is a table, expected slopes or none";
   const float scale = std::abs(problem.scale);
-  if (!(scale >= least_scale && scale <= most_scale)) {
+  if (!(scale >= min_scale && scale <= max_scale)) {
     return fmt::format("softmax_scale is {}, expected an absolute value from 2^-60 to 2^60", problem.scale);
   }
-  if (problem.batch * problem.heads * (problem.queries + problem.keys + 1) > most_blocks) {
-    return fmt::format("batch * heads * (queries + keys + 1) is more than {}", most_blocks);
+  if (problem.batch * problem.heads * (problem.queries + problem.keys + 1) > max_blocks) {
+    return fmt::format("batch * heads * (queries + keys + 1) is more than {}", max_blocks);
   }
   for (const auto& [name, view] : views_of(problem)) {
     // Copies need rows that begin at a multiple of 16 bytes. The stride of an axis with one element is never used.

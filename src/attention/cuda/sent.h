@@ -32,11 +32,11 @@ class Sent {
   }
   void send(const Machine& machine) {
     // A larger amount is copied instead. The copy may wait for the stream, but takes less time than many launches.
-    constexpr size_t of_launch = StoreArguments::most_chunks * sizeof(Chunk), most_launches = 8;
+    constexpr size_t of_launch = StoreArguments::max_chunks * sizeof(Chunk), max_launches = 8;
     bytes_.resize((bytes_.size() + sizeof(Chunk) - 1) / sizeof(Chunk) * sizeof(Chunk));
     memory_ = machine.workspace(bytes_.size());
     auto* const to = static_cast<std::byte*>(memory_.get());
-    if (bytes_.size() > most_launches * of_launch) return machine.copy_to_device(to, bytes_.data(), bytes_.size());
+    if (bytes_.size() > max_launches * of_launch) return machine.copy_to_device(to, bytes_.data(), bytes_.size());
     for (size_t at = 0; at < bytes_.size(); at += of_launch) {
       StoreArguments part;
       const size_t size = std::min(of_launch, bytes_.size() - at);

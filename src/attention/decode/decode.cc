@@ -233,9 +233,9 @@ void Decode::limit_rows(const Group& group, const DecodePartial* partials) {
   decode_arrange(centre.data(), stride_, dtype_);  // like the queries
   for (size_t r = 0; r < group.rows; ++r) {
     DecodeRow& row = rows_[group.first_row + r];
-    constexpr double most_weight = 0x1p512;  // of a sink; the rule is for finite sums
+    constexpr double max_weight = 0x1p512;  // of a sink; the rule is for finite sums
     const bool has_keys = std::isfinite(partials[r].max);
-    const double of_sink = has_keys ? std::min(std::exp2(sink_of(group, r) - partials[r].max), most_weight) : 0;
+    const double of_sink = has_keys ? std::min(std::exp2(sink_of(group, r) - partials[r].max), max_weight) : 0;
     const double budget = tolerance * (partials[r].sum + of_sink);
     const auto rule = [&] {
       const DecodeSkip::Scores scores(row.q, centre.data(), stride_, problem_.score_scale());
@@ -253,14 +253,13 @@ void Decode::limit_rows(const Group& group, const DecodePartial* partials) {
 
 void Decode::make_units() {
   // Enough units for the threads of a large machine, and few enough that merging them is cheap.
-  constexpr int64_t least_keys = 512, most_units = 256;
+  constexpr int64_t min_keys = 512, max_units = 256;
   size_t partials = 0;
   for (size_t g = 0; g < groups_.size(); ++g) {
     Group& group = groups_[g];
     group.first_unit = units_.size();
     if (group.seen_begin == group.seen_end) continue;
-    const int64_t keys =
-        round_up(std::max(least_keys, core::ceil_div(sequence_of(group).keys, most_units)), cache_block);
+    const int64_t keys = round_up(std::max(min_keys, core::ceil_div(sequence_of(group).keys, max_units)), cache_block);
     int64_t begin = group.seen_end, end = group.seen_begin;  // keys that the skip rule did not drop
     for (const DecodeRow& row : rows_of(group)) {
       if (row.begin == row.end) continue;

@@ -18,9 +18,9 @@ using kernels::cache_block;
 
 constexpr double no_limit = std::numeric_limits<double>::infinity();
 /// Number of tokens that are read together for full speed, as in contexts without a limit.
-constexpr int64_t most_together = 2048;
+constexpr int64_t max_together = 2048;
 /// Keys that a head never evicts: those that decoding visits before it applies the skip rule.
-constexpr int64_t least_kept = 2 * cache_block;
+constexpr int64_t min_kept = 2 * cache_block;
 /// Tokens at the beginning of a text whose leads are ignored, because their rows have few keys.
 constexpr int64_t unsettled = 64;
 /// Share of the memory for norms and for the records of evicted keys.
@@ -44,16 +44,16 @@ Eviction::Eviction(const EvictionOptions& options)
   tolerance_ = options.tolerance.value_or(options.dtype == DType::bfloat16 ? 0x1p-11 : 0x1p-24);
 
   const auto of_token = static_cast<double>(layers_ * kv_heads_);
-  most_keys_ = options.memory ? static_cast<double>(*options.memory) * (1 - for_norms) / static_cast<double>(key_bytes_)
-                              : no_limit;
+  max_keys_ = options.memory ? static_cast<double>(*options.memory) * (1 - for_norms) / static_cast<double>(key_bytes_)
+                             : no_limit;
   // A quarter of the memory is for the tokens that are read next, the rest for earlier ones.
-  most_tokens_ = static_cast<int64_t>(std::min(most_keys_ / of_token / 4, static_cast<double>(most_together)));
-  most_tokens_ = most_tokens_ / cache_block * cache_block;
+  max_tokens_ = static_cast<int64_t>(std::min(max_keys_ / of_token / 4, static_cast<double>(max_together)));
+  max_tokens_ = max_tokens_ / cache_block * cache_block;
   if (!options.memory) return;
   const double least = 6 * static_cast<double>(cache_block) * of_token;
   check_usage(
-      most_keys_ >= least, "[context] {} of memory holds {} tokens of this model, expected at least {}, {}",
-      core::format_bytes(*options.memory), static_cast<int64_t>(most_keys_ / of_token), 6 * cache_block,
+      max_keys_ >= least, "[context] {} of memory holds {} tokens of this model, expected at least {}, {}",
+      core::format_bytes(*options.memory), static_cast<int64_t>(max_keys_ / of_token), 6 * cache_block,
       core::format_bytes(static_cast<int64_t>(std::ceil(least * static_cast<double>(key_bytes_) / (1 - for_norms)))));
 }
 
@@ -85,7 +85,7 @@ std::vector<std::vector<double>> Eviction::shares_of(int64_t layer, const KvCach
   return shares_of_oldest_keys(cache, attention_[static_cast<size_t>(layer)], norms);
 }
 
-std::vector<int64_t> Eviction::plan(std::span<const KvCache> caches, double most_keys) const {
+std::vector<int64_t> Eviction::plan(std::span<const KvCache> caches, double max_keys) const {
   std::vector<int64_t> begins(static_cast<size_t>(layers_ * kv_heads_));
   const int64_t position = caches.front().length();
   if (position == 0) return begins;
@@ -105,7 +105,7 @@ std::vector<int64_t> Eviction::plan(std::span<const KvCache> caches, double most
     } else {
       horizon = horizon_of(layer, h, log_share, position);
     }
-    horizon = std::max(horizon, static_cast<double>(least_kept));
+    horizon = std::max(horizon, static_cast<double>(min_kept));
     if (window_ > 0)
       horizon = std::min(horizon, static_cast<double>(window_ - 1));  // keys beyond the window are not seen
     if (horizon >= static_cast<double>(position)) return int64_t{0};
@@ -125,11 +125,11 @@ std::vector<int64_t> Eviction::plan(std::span<const KvCache> caches, double most
   // Bisection between `all`, at which the flattest head keeps every key, and `none`, at which every head keeps the
   // fewest.
   double all = options_.tolerance ? std::log(*options_.tolerance) : -no_limit, none = 1e9;
-  if (!(keys_at(all) > most_keys)) return begins;
+  if (!(keys_at(all) > max_keys)) return begins;
   all = std::max(all, -1e9);
   for (int i = 0; i < 60; ++i) {
     const double between = (all + none) / 2;
-    (keys_at(between) > most_keys ? all : none) = between;
+    (keys_at(between) > max_keys ? all : none) = between;
   }
   keys_at(none);
   return begins;
@@ -143,15 +143,15 @@ void Eviction::make_room(std::span<KvCache> caches, int64_t tokens) {
   // Room for the tokens that may be read together, but at most half the number of tokens read, so that short texts need
   // little memory.
   const auto room_beside = [&](double kept) {
-    const auto half = std::min(static_cast<int64_t>(kept / 2), most_tokens_);
+    const auto half = std::min(static_cast<int64_t>(kept / 2), max_tokens_);
     return core::ceil_div(position + std::max(tokens, half), cache_block) * cache_block - position;
   };
   const auto all_heads = static_cast<double>(layers_ * kv_heads_);
-  const int64_t most_room = room_beside(static_cast<double>(position));
-  const std::vector<int64_t> begins = plan(caches, most_keys_ - static_cast<double>(most_room) * all_heads);
+  const int64_t max_room = room_beside(static_cast<double>(position));
+  const std::vector<int64_t> begins = plan(caches, max_keys_ - static_cast<double>(max_room) * all_heads);
   double kept = 0;
   for (const int64_t begin : begins) kept += static_cast<double>(position - begin) / all_heads;
-  const int64_t room = options_.memory ? most_room : room_beside(kept);
+  const int64_t room = options_.memory ? max_room : room_beside(kept);
   for (size_t layer = 0; layer < caches.size(); ++layer) {
     const auto of_layer =
         std::span(begins).subspan(layer * static_cast<size_t>(kv_heads_), static_cast<size_t>(kv_heads_));

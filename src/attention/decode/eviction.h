@@ -42,7 +42,7 @@ class Eviction {
   explicit Eviction(const EvictionOptions& options);
 
   /// Maximum number of tokens that may be read together.
-  int64_t most_tokens() const { return most_tokens_; }
+  int64_t max_tokens() const { return max_tokens_; }
   /// Call this before `tokens` more tokens are read. If a cache has no room for them, its heads evict the keys beyond
   /// their horizon.
   void make_room(std::span<KvCache> caches, int64_t tokens);
@@ -60,7 +60,7 @@ class Eviction {
   /// shares_of_oldest_keys() of a layer with gates.
   std::vector<std::vector<double>> shares_of(int64_t layer, const KvCache& cache) const;
   /// The first keys that all heads need, layer by layer, for the smallest share that fits the memory.
-  std::vector<int64_t> plan(std::span<const KvCache> caches, double most_keys) const;
+  std::vector<int64_t> plan(std::span<const KvCache> caches, double max_keys) const;
 
   int64_t layers_, heads_, kv_heads_, window_;
   EvictionOptions options_;
@@ -69,8 +69,8 @@ class Eviction {
   std::vector<AttentionOptions> attention_;            // [layers], of that call
   std::vector<double> leads_, norms_;                  // [layers * heads]
   int64_t key_bytes_;                                  // bytes of a key and its value
-  double most_keys_;                                   // over all heads of all layers
-  int64_t most_tokens_;
+  double max_keys_;                                    // over all heads of all layers
+  int64_t max_tokens_;
   int64_t evicted_at_ = 0;
   EvictionCertificate certificate_;
 };

@@ -22,7 +22,7 @@ using kernels::cache_block;
 using kernels::move_rows;
 using kernels::set_capacity;
 
-constexpr int64_t most_keys = (int64_t{1} << 31) - 1;  // the limit of attention()
+constexpr int64_t max_keys = (int64_t{1} << 31) - 1;  // the limit of attention()
 
 void check_rows(const char* name, const Tensor& tensor, const core::StateOf<KvCache>& cache) {
   check_usage(tensor.defined() && tensor.axes() == 4,
@@ -190,13 +190,13 @@ void KvCache::append(const Tensor& k, const Tensor& v, const std::optional<Tenso
   const int64_t added = k.size(1);
   if (added == 0) return;
   const int64_t first = cache.length, length = first + added;
-  check_usage(added <= most_keys - first,
+  check_usage(added <= max_keys - first,
               "[kv_cache] the cache has {} keys and {} more were given, expected at most {} in total", first, added,
-              most_keys);
+              max_keys);
   const Tensor held_k = cache.k, held_v = cache.v;  // keeps the old memory alive, because k and v may be views of it
   if (length > cache.capacity) {
     const int64_t more = (cache.capacity - cache.shared.end) / 2;
-    reserve(std::max(length, std::min(most_keys, cache.capacity + more)));
+    reserve(std::max(length, std::min(max_keys, cache.capacity + more)));
   } else if (first < cache.forked.key) {
     set_capacity(cache, cache.capacity);  // forks share the rows that would be overwritten
   }
@@ -245,7 +245,7 @@ void KvCache::append(const Tensor& k, const Tensor& v, const std::optional<Tenso
 }
 
 void KvCache::reserve(int64_t keys) {
-  check_usage(keys >= 0 && keys <= most_keys, "[kv_cache] reserve({}), expected 0 to {} keys", keys, most_keys);
+  check_usage(keys >= 0 && keys <= max_keys, "[kv_cache] reserve({}), expected 0 to {} keys", keys, max_keys);
   const int64_t capacity = core::ceil_div(keys, cache_block) * cache_block;
   if (capacity > state_->capacity) set_capacity(*state_, capacity);
 }
@@ -282,8 +282,8 @@ void KvCache::evict(std::span<const int64_t> begins, int64_t room) {
   check_usage(static_cast<int64_t>(begins.size()) == cache.kv_heads,
               "[kv_cache] evict() was called with {} first keys, expected one for each of {} heads", begins.size(),
               cache.kv_heads);
-  check_usage(room >= 0 && room <= most_keys - cache.length,
-              "[kv_cache] evict() would leave {} keys after {}, expected 0 to {}", room, cache.length, most_keys);
+  check_usage(room >= 0 && room <= max_keys - cache.length,
+              "[kv_cache] evict() would leave {} keys after {}, expected 0 to {}", room, cache.length, max_keys);
   std::vector<int64_t> kept = cache.begins;
   for (size_t h = 0; h < kept.size(); ++h) {
     check_usage(begins[h] >= 0 && begins[h] <= cache.length,

@@ -15,7 +15,7 @@ namespace {
 
 /// Maximum number of nodes that are examined for a row. The tree usually needs fanout times its height. If adversarial
 /// norms need more, more keys are visited.
-constexpr int most_nodes = 256;
+constexpr int max_nodes = 256;
 
 }  // namespace
 
@@ -62,7 +62,7 @@ Range DecodeSkip::needed(Range keys) {
   // that does not fit ends the loop.
   int64_t& far = before ? keys.begin : keys.end;
   int level = norms_.levels() - 1;
-  for (int asked = 0; !keys.empty() && asked < most_nodes; ++asked) {
+  for (int asked = 0; !keys.empty() && asked < max_nodes; ++asked) {
     const int64_t span = NormTree::span(level);
     const int64_t node = (before ? far : far - 1) / span;
     const Range covered = {std::max(keys.begin, node * span), std::min(keys.end, (node + 1) * span)};
@@ -84,8 +84,8 @@ int64_t DecodeSkip::first_needed(int64_t begin, int64_t end) { return needed<tru
 int64_t DecodeSkip::end_needed(int64_t begin, int64_t end) { return needed<false>({begin, end}).end; }
 
 int64_t first_needed_key(const Problem& problem, const core::StateOf<KvCache>& cache) {
-  constexpr int64_t least_keys = 8192, queries_together = 64;
-  if (problem.tolerance == 0 || problem.keys - problem.queries < least_keys) return 0;
+  constexpr int64_t min_keys = 8192, queries_together = 64;
+  if (problem.tolerance == 0 || problem.keys - problem.queries < min_keys) return 0;
   for (const Sequence& sequence : problem.sequences) {
     for (int64_t head = 0; head < problem.heads; ++head) {
       const Bias& bias = problem.biases->of(sequence.number, head);

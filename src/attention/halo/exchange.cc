@@ -27,7 +27,7 @@ struct Runs {
   int64_t rows = 0;
 };
 
-Runs runs_of(const SequenceRanks& ranks, const Layout& layout, const KeyRanges& needs, int owner, int reader) {
+Runs runs_of(const SequenceRanks& ranks, const DividedSequence& layout, const KeyRanges& needs, int owner, int reader) {
   Runs result;
   const Range shard = layout.shard(ranks, owner);
   for (int64_t b = 0; b < layout.batch; ++b) {
@@ -44,7 +44,7 @@ Runs runs_of(const SequenceRanks& ranks, const Layout& layout, const KeyRanges& 
 
 int64_t row_bytes(const Tensor& tensor) { return tensor.size(3) * static_cast<int64_t>(size_of(tensor.dtype())); }
 
-Bytes message_of(const Runs& runs, const Rows& rows) {
+Bytes message_of(const Runs& runs, const RankRows& rows) {
   int64_t bytes = 0;
   for (const Tensor& tensor : rows.tensors) bytes += runs.rows * row_bytes(tensor);
   return Bytes(static_cast<size_t>(bytes));
@@ -53,7 +53,7 @@ Bytes message_of(const Runs& runs, const Rows& rows) {
 /// Calls visit(values of the row in the tensor, values in the message, tensor of `sent`) for each row of each tensor.
 /// The message has the data types of `sent`.
 template <class Visit>
-void each_row(const Runs& runs, const Rows& rows, std::byte* message, const Rows& sent, const Visit& visit) {
+void each_row(const Runs& runs, const RankRows& rows, std::byte* message, const RankRows& sent, const Visit& visit) {
   core::parallel_for(std::ssize(runs.runs), [&](int64_t i) {
     const Run& run = runs.runs[static_cast<size_t>(i)];
     std::byte* of_tensor = message;
@@ -74,7 +74,7 @@ void each_row(const Runs& runs, const Rows& rows, std::byte* message, const Rows
 
 /// Sends the rows of `from` that `to_send` lists for each rank, and returns those that `to_receive` lists. The rows for
 /// this rank itself are copied.
-std::vector<Bytes> exchange(const SequenceRanks& ranks, const Rows& from, const std::vector<Runs>& to_send,
+std::vector<Bytes> exchange(const SequenceRanks& ranks, const RankRows& from, const std::vector<Runs>& to_send,
                             const std::vector<Runs>& to_receive) {
   std::vector<Bytes> sent(to_send.size()), received(to_receive.size());
   std::vector<SequenceRanks::Send> sends;
@@ -100,7 +100,7 @@ std::vector<Bytes> exchange(const SequenceRanks& ranks, const Rows& from, const 
   return received;
 }
 
-std::vector<Runs> runs_by_rank(const SequenceRanks& ranks, const Layout& layout, const KeyRanges& needs,
+std::vector<Runs> runs_by_rank(const SequenceRanks& ranks, const DividedSequence& layout, const KeyRanges& needs,
                                bool as_owner) {
   std::vector<Runs> result;
   for (int rank = 0; rank < ranks.count; ++rank) {
@@ -124,7 +124,8 @@ void all_gather(const SequenceRanks& ranks, std::span<const std::span<std::byte>
   if (!sends.empty() || !receives.empty()) ranks.exchange(sends, receives);
 }
 
-void fetch(const SequenceRanks& ranks, const Layout& layout, const KeyRanges& needs, const Rows& own, Rows& window) {
+void fetch(const SequenceRanks& ranks, const DividedSequence& layout, const KeyRanges& needs, const RankRows& own,
+           RankRows& window) {
   const std::vector<Runs> to_receive = runs_by_rank(ranks, layout, needs, false);
   std::vector<Bytes> received = exchange(ranks, own, runs_by_rank(ranks, layout, needs, true), to_receive);
   for (size_t rank = 0; rank < received.size(); ++rank) {
@@ -135,11 +136,11 @@ void fetch(const SequenceRanks& ranks, const Layout& layout, const KeyRanges& ne
   }
 }
 
-void give_back(const SequenceRanks& ranks, const Layout& layout, const KeyRanges& needs, const Rows& window,
-               Rows& own) {
+void give_back(const SequenceRanks& ranks, const DividedSequence& layout, const KeyRanges& needs,
+               const RankRows& window, RankRows& own) {
   const std::vector<Runs> to_receive = runs_by_rank(ranks, layout, needs, true);
   std::vector<Bytes> received = exchange(ranks, window, runs_by_rank(ranks, layout, needs, false), to_receive);
-  Rows sums = {own.range, {}};
+  RankRows sums = {own.range, {}};
   for (const Tensor& tensor : own.tensors) sums.tensors.emplace_back(tensor.shape());
   for (size_t rank = 0; rank < received.size(); ++rank) {
     each_row(to_receive[rank], sums, received[rank].data(), own,

@@ -12,7 +12,7 @@
 namespace alibi::kernels::halo {
 
 /// A sequence that is divided over ranks.
-struct Layout {
+struct DividedSequence {
   int64_t length = 0;
   int64_t batch = 0, kv_heads = 0;
 
@@ -37,14 +37,16 @@ void all_gather(const SequenceRanks& ranks, std::vector<std::vector<T>>& parts) 
 }
 
 /// Rows that a rank has or needs, of tensors [batch, rows, kv_heads, any number].
-struct Rows {
+struct RankRows {
   Range range;
   std::vector<Tensor> tensors;
 };
 /// Fills the rows in `needs` of this rank. `own` has the shard of this rank.
-void fetch(const SequenceRanks& ranks, const Layout& layout, const KeyRanges& needs, const Rows& own, Rows& window);
+void fetch(const SequenceRanks& ranks, const DividedSequence& layout, const KeyRanges& needs, const RankRows& own,
+           RankRows& window);
 /// Sends gradients of rows of other ranks to them. The tensors of `own` become the sums of all ranks' parts, which are
 /// added in the order of the ranks.
-void give_back(const SequenceRanks& ranks, const Layout& layout, const KeyRanges& needs, const Rows& window, Rows& own);
+void give_back(const SequenceRanks& ranks, const DividedSequence& layout, const KeyRanges& needs,
+               const RankRows& window, RankRows& own);
 
 }  // namespace alibi::kernels::halo

@@ -15,7 +15,7 @@ namespace alibi::kernels::halo {
 /// The same call in two views: that of one process with all rows, without tensors, and that of a rank's shard.
 struct Views {
   Problem whole, own;
-  Layout layout;
+  DividedSequence layout;
 };
 
 /// Samples of the queries and keys of all ranks, from which the bounds take centres and typical lengths.

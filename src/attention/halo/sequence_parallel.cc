@@ -77,7 +77,8 @@ Views views_of(const Problem& problem, const Range& shard, int64_t length) {
 }
 
 /// The gates of all keys.
-std::shared_ptr<const Decays> gather_gates(const SequenceRanks& ranks, const Layout& layout, const Tensor& log_decay) {
+std::shared_ptr<const Decays> gather_gates(const SequenceRanks& ranks, const DividedSequence& layout,
+                                           const Tensor& log_decay) {
   const int64_t heads = log_decay.size(2);
   std::vector<Tensor> parts;
   std::vector<std::span<std::byte>> bytes;
@@ -92,13 +93,13 @@ std::shared_ptr<const Decays> gather_gates(const SequenceRanks& ranks, const Lay
     const Range rows = layout.shard(ranks, rank);
     all.slice(1, rows.begin, rows.end).copy_from(parts[static_cast<size_t>(rank)]);
   }
-  std::vector<Decays::Rows> sequences;
+  std::vector<Decays::KeyRows> sequences;
   for (int64_t b = 0; b < layout.batch; ++b) sequences.push_back({b, 0, layout.length});
   return std::make_shared<const Decays>(forward_name, all, sequences);
 }
 
 /// Gates, or gradients of them, [batch, rows, kv_heads, heads that read the key].
-Tensor by_kv_head(const Tensor& gates, const Layout& layout) {
+Tensor by_kv_head(const Tensor& gates, const DividedSequence& layout) {
   const Tensor together = gates.contiguous() ? gates : gates.clone();
   return together.reshape({layout.batch, gates.size(1), layout.kv_heads, gates.size(2) / layout.kv_heads});
 }
@@ -108,13 +109,14 @@ Tensor by_head(const Tensor& gates) {
 }
 
 /// Memory for the rows that this rank reads.
-Rows window_of(const KeyRanges& needs, const SequenceRanks& ranks, const Layout& layout, const Rows& own) {
+RankRows window_of(const KeyRanges& needs, const SequenceRanks& ranks, const DividedSequence& layout,
+                   const RankRows& own) {
   Range range = layout.shard(ranks, ranks.rank);
   const auto mine = needs.begin() + ranks.rank * static_cast<int64_t>(layout.pairs());
   std::for_each(mine, mine + static_cast<int64_t>(layout.pairs()), [&](const Range& rows) {
     range = {std::min(range.begin, rows.begin), std::max(range.end, rows.end)};
   });
-  Rows window = {range, {}};
+  RankRows window = {range, {}};
   for (const Tensor& rows : own.tensors) {
     window.tensors.emplace_back(Shape{rows.size(0), range.size(), rows.size(2), rows.size(3)}, rows.dtype());
   }
@@ -122,7 +124,7 @@ Rows window_of(const KeyRanges& needs, const SequenceRanks& ranks, const Layout&
 }
 
 /// The ranges of all ranks from those of each.
-KeyRanges gather_ranges(const SequenceRanks& ranks, const Layout& layout, const std::vector<Range>& mine) {
+KeyRanges gather_ranges(const SequenceRanks& ranks, const DividedSequence& layout, const std::vector<Range>& mine) {
   std::vector<std::vector<int64_t>> parts(static_cast<size_t>(ranks.count), std::vector<int64_t>(2 * layout.pairs()));
   std::vector<int64_t>& own = parts[static_cast<size_t>(ranks.rank)];
   for (size_t i = 0; i < mine.size(); ++i) {
@@ -140,7 +142,7 @@ KeyRanges gather_ranges(const SequenceRanks& ranks, const Layout& layout, const 
 /// Enlarges the ranges on the sides where a kernel needed more keys. Returns whether it did on any rank.
 bool enlarge(const SequenceRanks& ranks, const KeyPart& part, const Range& shard, int64_t length,
              std::vector<Range>& ranges) {
-  constexpr int64_t least_step = 1024;
+  constexpr int64_t min_step = 1024;
   std::vector<std::vector<uint8_t>> missing(static_cast<size_t>(ranks.count), {0});
   for (size_t i = 0; i < ranges.size(); ++i) {
     Range& range = ranges[i];
@@ -148,10 +150,10 @@ bool enlarge(const SequenceRanks& ranks, const KeyPart& part, const Range& shard
     if (sides == 0) continue;
     missing[static_cast<size_t>(ranks.rank)].front() = 1;
     if (sides & KeyPart::before) {
-      range.begin = std::max<int64_t>(0, range.begin - round_up(shard.begin - range.begin, least_step) - least_step);
+      range.begin = std::max<int64_t>(0, range.begin - round_up(shard.begin - range.begin, min_step) - min_step);
     }
     if (sides & KeyPart::after) {
-      range.end = std::min(length, range.end + round_up(range.end - shard.end, least_step) + least_step);
+      range.end = std::min(length, range.end + round_up(range.end - shard.end, min_step) + min_step);
     }
   }
   all_gather(ranks, missing);
@@ -169,8 +171,8 @@ bool forward_with(const SequenceRanks& ranks, const Kernel& kernel, const Views&
   bool more = true;
   while (more) {
     needs = gather_ranges(ranks, views.layout, mine);
-    const Rows own = {shard, {k, v}};
-    Rows window = window_of(needs, ranks, views.layout, own);
+    const RankRows own = {shard, {k, v}};
+    RankRows window = window_of(needs, ranks, views.layout, own);
     fetch(ranks, views.layout, needs, own, window);
     Problem problem = views.own;
     KeyPart part(problem, window.range, mine);
@@ -275,7 +277,7 @@ void attention_over_ranks_backward(const SequenceRanks& ranks, int64_t length, c
   Problem problem = kernels::make_problem(backward_name, q, k, v, out, options);
   check_shard(backward_name, ranks, length, problem);
   kernels::add_gradients(backward_name, problem, dout, q, k, v, out, state.local, dq, dk, dv, bias_gradients);
-  const Layout layout = {length, problem.batch, problem.kv_heads};
+  const DividedSequence layout = {length, problem.batch, problem.kv_heads};
   check_usage(
       state.keys_read.size() == static_cast<size_t>(ranks.count) * layout.pairs(),
       "[{}] state has {} key ranges, expected {}; the state must come from the forward call with the same inputs and "
@@ -285,11 +287,11 @@ void attention_over_ranks_backward(const SequenceRanks& ranks, int64_t length, c
   const kernels::FlushDenormals flush;
   KeyRanges needs;
   for (const auto& [begin, end] : state.keys_read) needs.push_back({begin, end});
-  Rows inputs = {layout.shard(ranks, ranks.rank), {k, v}}, own = {inputs.range, {dk, dv}};
+  RankRows inputs = {layout.shard(ranks, ranks.rank), {k, v}}, own = {inputs.range, {dk, dv}};
   if (options.log_decay) inputs.tensors.push_back(by_kv_head(*options.log_decay, layout));
   Tensor* const dlog_decay = bias_gradients.dlog_decay;
   if (dlog_decay != nullptr) own.tensors.push_back(by_kv_head(Tensor(dlog_decay->shape()), layout));
-  Rows window = window_of(needs, ranks, layout, inputs), gradients = window_of(needs, ranks, layout, own);
+  RankRows window = window_of(needs, ranks, layout, inputs), gradients = window_of(needs, ranks, layout, own);
   fetch(ranks, layout, needs, inputs, window);
 
   AttentionOptions within = options;

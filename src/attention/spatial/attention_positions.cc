@@ -28,9 +28,9 @@ void check_positions(const char* operation, const char* name, const Tensor& posi
                      const char* of) {
   const bool shaped = positions.defined() && positions.axes() == 3 &&
                       (positions.size(0) == batch || positions.size(0) == 1) && positions.size(1) == length &&
-                      positions.size(2) >= 1 && positions.size(2) <= kernels::most_dims;
+                      positions.size(2) >= 1 && positions.size(2) <= kernels::max_dims;
   check_usage(shaped, "[{}] {} has shape {}, expected [{} or 1, {}, 1 to {}]: a point for each row of {}", operation,
-              name, positions.shape(), batch, length, kernels::most_dims, of);
+              name, positions.shape(), batch, length, kernels::max_dims, of);
   check_usage(positions.dtype() == DType::float32 || positions.dtype() == DType::int32,
               "[{}] {} is {}, expected float32 or int32", operation, name, name_of(positions.dtype()));
   check_usage(positions.contiguous() && positions.device() == Device::cpu,
@@ -83,7 +83,7 @@ struct PointsOf {
 };
 
 /// Sequences with equal points share their orders.
-struct Layout {
+struct OrderedPoints {
   PointsOf queries, keys;
   std::shared_ptr<const kernels::Coordinates> points = {};
 
@@ -203,15 +203,15 @@ Problem make_spatial_problem(const char* operation, const Tensor& q, const Tenso
               of_keys.size(2), name_of(of_keys.dtype()), positions.q.size(2), name_of(positions.q.dtype()));
   use_first_rows(operation, "seqused_q", options.seqused_q, &Sequence::queries, problem);
   use_first_rows(operation, "seqused_k", options.seqused_k, &Sequence::keys, problem);
-  std::vector<Layout> layouts;
+  std::vector<OrderedPoints> layouts;
   std::vector<size_t> layout_of;
   for (Sequence& sequence : problem.sequences) {
     const auto points = [&](const Tensor& tensor, int64_t begin, int64_t count) {
       const int64_t batch = tensor.size(0) == 1 ? 0 : sequence.batch;
       return PointsOf{&tensor, batch, begin, count, std::min(options.leading, count)};
     };
-    Layout layout{.queries = points(positions.q, sequence.query_begin, sequence.queries),
-                  .keys = points(of_keys, sequence.key_begin, sequence.keys)};
+    OrderedPoints layout{.queries = points(positions.q, sequence.query_begin, sequence.queries),
+                         .keys = points(of_keys, sequence.key_begin, sequence.keys)};
     sequence.query_offset = 0;  // blocks are numbered in the order of the tokens
     size_t at = 0;
     while (at < layouts.size() && !(layouts[at].queries == layout.queries && layouts[at].keys == layout.keys)) ++at;

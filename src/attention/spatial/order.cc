@@ -28,7 +28,7 @@ void sort_rows(const std::vector<float>& points, int dims, int64_t leading, std:
     return static_cast<double>(
         points[static_cast<size_t>(row) * static_cast<size_t>(dims) + static_cast<size_t>(axis)]);
   };
-  std::array<double, most_dims> low = {};
+  std::array<double, max_dims> low = {};
   double extent = 0;
   for (int axis = 0; axis < dims; ++axis) {
     double least = HUGE_VAL, most = -HUGE_VAL;
@@ -44,7 +44,7 @@ void sort_rows(const std::vector<float>& points, int dims, int64_t leading, std:
   const double cells = std::ldexp(1.0, bits) - 1;
   std::vector<uint64_t> place(rows.size());
   for (auto row = begin; row != rows.end(); ++row) {
-    std::array<uint64_t, most_dims> cell = {};
+    std::array<uint64_t, max_dims> cell = {};
     for (int axis = 0; axis < dims; ++axis) {
       const double share = (at(*row, axis) - low[static_cast<size_t>(axis)]) / extent;
       cell[static_cast<size_t>(axis)] = static_cast<uint64_t>(std::min(share, 1.0) * cells);
@@ -59,7 +59,7 @@ void sort_rows(const std::vector<float>& points, int dims, int64_t leading, std:
 
 }  // namespace
 
-uint64_t hilbert_index(std::array<uint64_t, most_dims> cell, int dims, int bits) {
+uint64_t hilbert_index(std::array<uint64_t, max_dims> cell, int dims, int bits) {
   if (dims == 1) return cell[0];
   const auto axes = static_cast<size_t>(dims);
   const uint64_t top = uint64_t{1} << (bits - 1);

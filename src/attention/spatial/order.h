@@ -15,6 +15,6 @@ TokenOrder make_order(const std::vector<float>& points, int dims, int64_t leadin
 
 /// Place on the Hilbert curve of a cell with coordinates of `bits` bits (J. Skilling, Programming the Hilbert curve,
 /// 2004). dims * bits is at most 62.
-uint64_t hilbert_index(std::array<uint64_t, most_dims> cell, int dims, int bits);
+uint64_t hilbert_index(std::array<uint64_t, max_dims> cell, int dims, int bits);
 
 }  // namespace alibi::kernels

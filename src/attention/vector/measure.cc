@@ -21,9 +21,9 @@ namespace alibi::kernels::HWY_NAMESPACE {
 namespace {
 
 /// Maximum number of keys in a block.
-constexpr int64_t most_keys = 64;
+constexpr int64_t max_keys = 64;
 /// Maximum size of a row in centre_products().
-constexpr int64_t most_centre_size = 256;
+constexpr int64_t max_centre_size = 256;
 
 /// log2 of the sum over keys of 2^(x |k - c| - fall * distance - gates), rounded up. The first key is at distance
 /// `first`, and the distance grows by `step` with each key. `gates` is null without gates.
@@ -43,7 +43,7 @@ double log2_weights(const float* radii, float largest, int64_t count, float x, f
   }
   constexpr double rounding =
       1 + 0x1p-14;  // covers the errors of the exponents (down to -126), of the powers and of the sum
-  constexpr double flushed = most_keys * 0x1p-125;
+  constexpr double flushed = max_keys * 0x1p-125;
   const double weights = static_cast<double>(hn::GetLane(hn::SumOfLanes(f, sum))) * rounding + flushed;
   const double most = static_cast<double>(x) * static_cast<double>(largest);
   return most * (1 + 0x1p-22) + static_cast<double>(std::log2(static_cast<float>(weights)));
@@ -62,7 +62,7 @@ void measure_block(const Problem& problem, size_t s, int64_t kv_head, int64_t bl
   float* const keys = in_place ? nullptr : workspace.part(rows * size);
   if (!in_place) load_keys(problem, problem.k, sequence, key, count, kv_head, keys, size);
   const WeightBounds::Head shared = bounds.head(s, kv_head * problem.group());
-  HWY_ALIGN float radii[most_keys] = {};
+  HWY_ALIGN float radii[max_keys] = {};
   const float* const centre = shared.centre_norm != 0 ? shared.centre : nullptr;
   float largest = 0, longest = 0;
   for (int64_t y = 0; y < count; ++y) {
@@ -76,7 +76,7 @@ void measure_block(const Problem& problem, size_t s, int64_t kv_head, int64_t bl
   for (int64_t head = kv_head * problem.group(); head < (kv_head + 1) * problem.group(); ++head) {
     const HeadBias bias = problem.bias(sequence, head);
     const WeightBounds::Values x = bounds.head(s, head).x;
-    HWY_ALIGN float gates[most_keys] = {};
+    HWY_ALIGN float gates[max_keys] = {};
     for (int64_t y = 0; bias.decay && y < count; ++y) {
       gates[y] = static_cast<float>(gates_in_log2(bias.decay, key + y, key + rows - 1));
     }
@@ -107,7 +107,7 @@ void load_strided(const Problem& problem, const Sequence& sequence, BlockIndex::
 
 void multiply_centre(const Problem& problem, const Sequence& sequence, int64_t head, int64_t row, int64_t count,
                      const float* centre, int64_t size, float* products) {
-  HWY_ALIGN float values[most_centre_size];
+  HWY_ALIGN float values[max_centre_size];
   for (int64_t i = 0; i < count; ++i) {
     load_block(problem, problem.q, sequence.batch, sequence.query_begin + row + i, 1, head, values, size);
     products[i] = scaled_product(problem, values, centre, size);

@@ -10,7 +10,7 @@ namespace {
 
 /// Target number of chunks over all key/value heads. These are constants, because the results depend on them. The
 /// larger one keeps many threads equally busy. It applies while a head has few chunks and their sums are small.
-constexpr int64_t chunks_wanted = 256, least_chunks_wanted = 16;
+constexpr int64_t chunks_wanted = 256, min_chunks_wanted = 16;
 constexpr int64_t few_of_head = 8, small_sums = int64_t{4} << 20;  // number of elements if each chunk saw all keys
 /// Chunks begin at multiples of this row number.
 constexpr int64_t chunk_grain = 4 * query_rows;
@@ -96,7 +96,7 @@ std::vector<ChunkGroup> chunk_groups(const Problem& problem, const AttentionStat
     const int64_t sums_of_chunk = 2 * sequence.keys * round_up(problem.head_dim, 16);
     const int64_t small = std::min(few_of_head, small_sums / std::max<int64_t>(1, sums_of_chunk));
     const int64_t wanted =
-        std::max(core::ceil_div(least_chunks_wanted, groups), std::min(core::ceil_div(chunks_wanted, groups), small));
+        std::max(core::ceil_div(min_chunks_wanted, groups), std::min(core::ceil_div(chunks_wanted, groups), small));
     const int64_t count = std::clamp<int64_t>(wanted, 1, std::max<int64_t>(1, grains));
     for (int64_t kv_head = 0; kv_head < problem.kv_heads; ++kv_head) {
       ChunkGroup& group = result.emplace_back();

@@ -20,7 +20,7 @@ namespace alibi::kernels {
 /// Rows of a query block: three vectors of 16 lanes, six of 8 or twelve of 4. It is the same on every instruction set,
 /// so that a block visits the same key blocks on all of them.
 inline constexpr int64_t query_rows = 48;
-static_assert(query_rows >= core::StateOf<KernelState>::least_query_rows);
+static_assert(query_rows >= core::StateOf<KernelState>::min_query_rows);
 /// Rows of a key block.
 inline constexpr int64_t key_rows = 64;
 

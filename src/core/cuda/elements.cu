@@ -12,7 +12,7 @@ enum Type { float32, bfloat16, int32, float16 };  // the values of DType
 __device__ int64_t offset(const Elements& elements, const Extents& extents, int64_t index) {
   int64_t at = 0;
 #pragma unroll
-  for (int axis = most_axes - 1; axis >= 0;
+  for (int axis = max_axes - 1; axis >= 0;
        --axis) {  // a fixed bound lets the compiler unroll the loop and keep the arguments in place
     if (axis >= extents.axes) continue;
     at += index % extents.size[axis] * elements.strides[axis];

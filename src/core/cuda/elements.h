@@ -6,18 +6,18 @@
 
 namespace alibi::core::cuda {
 
-constexpr int most_axes = 8;
+constexpr int max_axes = 8;
 
 /// Strides count elements. The type is a DType as a number.
 struct Elements {
   void* data = nullptr;
   int type = 0;
-  int64_t strides[most_axes] = {};
+  int64_t strides[max_axes] = {};
 };
 struct Extents {
   int axes = 0;
   int64_t count = 0;  ///< number of elements
-  int64_t size[most_axes] = {};
+  int64_t size[max_axes] = {};
 };
 
 /// The functions below queue work in the stream and return the cudaError_t of the launch.

@@ -14,8 +14,8 @@ static_assert(static_cast<int>(DType::float32) == 0 && static_cast<int>(DType::b
               static_cast<int>(DType::float16) == 3);  // elements.cu relies on these values
 
 Elements elements_of(const Tensor& tensor) {
-  check(tensor.axes() <= most_axes, "[tensor] the tensor has {} axes on 'cuda', expected at most {}", tensor.axes(),
-        most_axes);
+  check(tensor.axes() <= max_axes, "[tensor] the tensor has {} axes on 'cuda', expected at most {}", tensor.axes(),
+        max_axes);
   Elements result;
   result.data = tensor.raw();
   result.type = static_cast<int>(tensor.dtype());

@@ -14,12 +14,12 @@ namespace alibi::model {
 namespace {
 
 /// Up to these bytes of all tensors together, views are searched for numbers that are not finite.
-constexpr size_t kMostSearchedBytes = size_t{1} << 30;
+constexpr size_t kMaxSearchedBytes = size_t{1} << 30;
 
 bool are_searched(const formats::WeightSource& weights) {
   size_t bytes = 0;
   for (const formats::TensorInfo& tensor : weights.tensors()) bytes += tensor.end - tensor.begin;
-  return bytes <= kMostSearchedBytes;
+  return bytes <= kMaxSearchedBytes;
 }
 
 /// out [rows, columns] = the transpose of numbers of 16 bits [columns, rows].

@@ -23,7 +23,7 @@ namespace {
 /// Checks that the folder exists, and reads its config.json.
 formats::JsonObject read_config_file(const std::filesystem::path& folder) {
   check_model_folder(folder);
-  return formats::read_json_object(folder / kConfigFile, kMostConfigBytes);
+  return formats::read_json_object(folder / kConfigFile, kMaxConfigBytes);
 }
 
 /// Checked before anything is allocated for each layer.

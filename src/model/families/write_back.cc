@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kChangesKey = "alibi_attention";
 constexpr const char* kWrittenFile = "model.safetensors";
-constexpr uintmax_t kMostBytes = uintmax_t{64} << 20;  // of a file that is kept in memory
+constexpr uintmax_t kMaxBytes = uintmax_t{64} << 20;  // of a file that is kept in memory
 constexpr const char* kKeptFiles[] = {"tokenizer.json",    "tokenizer.model",    "tokenizer_config.json",
                                       "vocab.json",        "merges.txt",         "special_tokens_map.json",
                                       "vocab.txt",         "spiece.model",       "generation_config.json",
@@ -72,11 +72,11 @@ FamilyFolder::FamilyFolder(const fs::path& folder, const Layout& layout,
     : layout_(layout),
       weights_(std::move(weights)),
       sources_(std::move(sources)),
-      config_(core::read_file(folder / kConfigFile, kMostConfigBytes)) {
+      config_(core::read_file(folder / kConfigFile, kMaxConfigBytes)) {
   std::error_code error;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-    if (!is_kept(entry->path()) || !entry->is_regular_file(error) || entry->file_size(error) > kMostBytes) continue;
-    files_[entry->path().filename().string()] = core::read_file(entry->path(), kMostBytes);
+    if (!is_kept(entry->path()) || !entry->is_regular_file(error) || entry->file_size(error) > kMaxBytes) continue;
+    files_[entry->path().filename().string()] = core::read_file(entry->path(), kMaxBytes);
   }
   check(!error, "[model] {}: {}", folder.string(), error.message());
 }

@@ -40,9 +40,9 @@ class Alibi : public PositionBias {
   }
   void declare(const VisitParameter& visit) override {
     if (!is_learned() || config_.layers == 0) return;
-    const auto low = static_cast<float>(std::max<double>(least_exponent, -config_.attention.alibi_bias_max));
+    const auto low = static_cast<float>(std::max<double>(min_exponent, -config_.attention.alibi_bias_max));
     std::vector<float> exponents = start();
-    for (float& x : exponents) x = std::clamp(std::log2(x), least_exponent, most_exponent);
+    for (float& x : exponents) x = std::clamp(std::log2(x), min_exponent, max_exponent);
     const bool random = config_.attention.slope_training == SlopeTraining::learned_random;
     visit(exponents_, {.name = "alibi.log2_slopes",
                        .shape = {config_.layers, config_.attention.heads},
@@ -68,14 +68,14 @@ class Alibi : public PositionBias {
   void backward(int layer, const BiasSums& sums, const Tensor&, Tensor&) const override {
     if (exponents_ == nullptr) return;
     Tensor dexponents = exponents_->gradient.slice(0, layer, layer + 1);
-    nn::exp2_backward(sums.dslopes, exponents_->value.slice(0, layer, layer + 1), least_exponent, most_exponent,
+    nn::exp2_backward(sums.dslopes, exponents_->value.slice(0, layer, layer + 1), min_exponent, max_exponent,
                       dexponents);
   }
 
  private:
   /// A smaller slope adds less than 0.001 to a score over a million tokens. A larger one gives the nearest key all the
   /// weight.
-  static constexpr float least_exponent = -30, most_exponent = 10;
+  static constexpr float min_exponent = -30, max_exponent = 10;
 
   AttentionOptions with_slopes(std::vector<float> slopes, float scale) const {
     AttentionOptions options;
@@ -133,7 +133,7 @@ class Alibi : public PositionBias {
   Tensor learned(int layer) const {
     const Tensor exponents = exponents_->value.slice(0, layer, layer + 1);
     Tensor result = Tensor::empty(exponents.shape(), DType::float32);
-    nn::exp2(exponents, least_exponent, most_exponent, result);
+    nn::exp2(exponents, min_exponent, max_exponent, result);
     return result;
   }
 

@@ -12,7 +12,7 @@
 
 namespace alibi::model::positions {
 
-/// Formula has the method's `name`, the least r1 and r2 (`least`), the largest r2 (`most_r2`), `value(r1, r2,
+/// Formula has the method's `name`, the least r1 and r2 (`min_r`), the largest r2 (`max_r2`), `value(r1, r2,
 /// distance)` and its `derivative_by_r2`. The value is proportional to r1.
 template <class Formula, const PositionNumber& rate_factor>
 class DistanceFormula : public PositionBias {
@@ -62,8 +62,8 @@ class DistanceFormula : public PositionBias {
         dr2 += dbias * Formula::derivative_by_r2(r1(h), r2(h), distance);
       }
       // A number at a bound is held there.
-      if (of(r1_, h) > Formula::least) r1_->gradient.data<float>()[h] += static_cast<float>(dr1);
-      if (of(r2_, h) > Formula::least && of(r2_, h) < Formula::most_r2) {
+      if (of(r1_, h) > Formula::min_r) r1_->gradient.data<float>()[h] += static_cast<float>(dr1);
+      if (of(r2_, h) > Formula::min_r && of(r2_, h) < Formula::max_r2) {
         r2_->gradient.data<float>()[h] += static_cast<float>(dr2);
       }
     }
@@ -71,9 +71,9 @@ class DistanceFormula : public PositionBias {
 
  private:
   static float of(const Parameter* parameter, int64_t head) { return parameter->value.data<float>()[head]; }
-  double r1(int64_t head) const { return static_cast<double>(std::max(of(r1_, head), Formula::least)); }
+  double r1(int64_t head) const { return static_cast<double>(std::max(of(r1_, head), Formula::min_r)); }
   double r2(int64_t head) const {
-    return static_cast<double>(std::clamp(of(r2_, head), Formula::least, Formula::most_r2));
+    return static_cast<double>(std::clamp(of(r2_, head), Formula::min_r, Formula::max_r2));
   }
   /// The distance of a row of the table. That of an encoder also has negative distances.
   double distance_of(int64_t row, int64_t rows) const {

@@ -12,7 +12,7 @@ constexpr PositionNumber kKerpleRateFactor{
 
 struct KerpleFormula {
   static constexpr const char* name = "kerple";
-  static constexpr float least = 0.01f, most_r2 = std::numeric_limits<float>::infinity();
+  static constexpr float min_r = 0.01f, max_r2 = std::numeric_limits<float>::infinity();
   static double value(double r1, double r2, double distance) { return -r1 * std::log1p(r2 * distance); }
   static double derivative_by_r2(double r1, double r2, double distance) { return -r1 * distance / (1 + r2 * distance); }
 };

@@ -9,7 +9,7 @@ constexpr PositionNumber kPowerRateFactor{.name = "power_rate_factor", .json = "
 
 struct PowerFormula {
   static constexpr const char* name = "power";
-  static constexpr float least = 0.01f, most_r2 = 2;
+  static constexpr float min_r = 0.01f, max_r2 = 2;
   static double value(double r1, double r2, double distance) { return -r1 * std::pow(distance, r2); }
   static double derivative_by_r2(double r1, double r2, double distance) {
     return distance > 0 ? value(r1, r2, distance) * std::log(distance) : 0;

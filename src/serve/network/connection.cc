@@ -15,9 +15,9 @@ namespace asio = boost::asio;
 namespace http = boost::beast::http;
 
 /// A client that does not take its answer is disconnected when this much waits for it.
-constexpr size_t most_unsent = size_t{8} << 20;
-constexpr size_t most_drained = size_t{64} << 20;
-constexpr size_t most_read_at_once = size_t{64} << 10;
+constexpr size_t max_unsent = size_t{8} << 20;
+constexpr size_t max_drained = size_t{64} << 20;
+constexpr size_t max_read_at_once = size_t{64} << 10;
 constexpr double linger_seconds = 2, probe_seconds = 0.5;
 constexpr int client_gone = 499;
 
@@ -111,14 +111,14 @@ void Connection::wait_to_read() {
 
 void Connection::receive(Error error) {
   const auto room = static_cast<size_t>(shared_.options.max_header_bytes) - buffer_.size();
-  const size_t most = std::min(most_read_at_once, room);
+  const size_t most = std::min(max_read_at_once, room);
   const size_t count = error ? 0 : socket_.read_some(buffer_.prepare(most), error);
   if (error == asio::error::would_block) return wait_to_read();
   if (error && error != asio::error::eof) return drop(client_gone);
   has_ended_ = error == asio::error::eof;
   if (lingers_) {
     drained_ += count;
-    return has_ended_ || drained_ > most_drained ? close() : wait_to_read();
+    return has_ended_ || drained_ > max_drained ? close() : wait_to_read();
   }
   buffer_.commit(count);
   if (current_ == nullptr) return parse();
@@ -278,7 +278,7 @@ void Connection::fail_exchange(const Exchange* exchange, const std::exception_pt
 
 void Connection::write(std::string bytes) {
   unsent_bytes_ += bytes.size();
-  if (streams_ && unsent_bytes_ > most_unsent) return drop(client_gone);
+  if (streams_ && unsent_bytes_ > max_unsent) return drop(client_gone);
   unsent_.push_back(std::move(bytes));
   if (unsent_.size() == 1) write_next();
 }

@@ -15,7 +15,7 @@
 namespace alibi::serve::network {
 namespace {
 
-constexpr size_t most_waiting = size_t{1} << 20;
+constexpr size_t max_waiting = size_t{1} << 20;
 constexpr std::chrono::seconds time_for_the_rest{1};
 
 }  // namespace
@@ -80,7 +80,7 @@ void LogWriter::add(std::string_view line) noexcept {
     const std::lock_guard lock(state_->mutex);
     const size_t before = state_->waiting.size();
     try {
-      if (before + line.size() >= most_waiting) {
+      if (before + line.size() >= max_waiting) {
         ++state_->dropped;
       } else {
         state_->waiting.append(line).append("\n");

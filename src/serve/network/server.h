@@ -9,14 +9,14 @@
 
 namespace alibi::serve::network {
 
-constexpr int64_t most_header_bytes = UINT32_MAX;  ///< the largest limit that the parser can have
+constexpr int64_t header_bytes_limit = UINT32_MAX;  ///< the largest limit that the parser can have
 
 struct ServerOptions {
   std::string host = "127.0.0.1";
   int64_t port = 8080;  ///< 0: a free one
   int64_t max_connections = 256;
   int64_t max_body_bytes = int64_t{4} << 20;
-  int64_t max_header_bytes = 16 << 10;  ///< with the trailer of a chunked body; at most most_header_bytes
+  int64_t max_header_bytes = 16 << 10;  ///< with the trailer of a chunked body; at most header_bytes_limit
   double header_seconds = 10;           ///< from the first byte of a request to the end of its header
   double body_seconds = 60;             ///< from there to the end of its body
   double idle_seconds = 60;             ///< without a request

@@ -11,7 +11,7 @@
 namespace alibi::text::tokenizers {
 namespace {
 
-constexpr int32_t kMostTokens = 1 << 24;
+constexpr int32_t kMaxTokens = 1 << 24;
 
 /// A model with whole words only.
 class WordLevelModel final : public Model {
@@ -32,15 +32,15 @@ class WordLevelModel final : public Model {
 /// A model that takes the longest pieces from the left.
 class WordPieceModel final : public Model {
  public:
-  WordPieceModel(Vocabulary vocabulary, int32_t unknown, std::string prefix, size_t most_characters)
+  WordPieceModel(Vocabulary vocabulary, int32_t unknown, std::string prefix, size_t max_characters)
       : Model(std::move(vocabulary), "wordpiece"),
         unknown_(unknown),
         prefix_(std::move(prefix)),
-        most_characters_(most_characters) {}
+        max_characters_(max_characters) {}
 
   void tokenize(std::string_view word, std::vector<int32_t>& ids) const override {
     const size_t before = ids.size();
-    bool known = count_characters(word) <= most_characters_;
+    bool known = count_characters(word) <= max_characters_;
     std::string piece;
     for (size_t begin = 0; known && begin < word.size();) {
       piece = begin > 0 ? prefix_ : "";
@@ -64,14 +64,14 @@ class WordPieceModel final : public Model {
  private:
   int32_t unknown_;
   std::string prefix_;
-  size_t most_characters_;
+  size_t max_characters_;
 };
 
 }  // namespace
 
 void Vocabulary::add(std::string token, int64_t id, size_t tokens, const std::string& where) {
   // Files leave out only a few ids. Each id takes memory.
-  const int64_t most = std::min<int64_t>(kMostTokens, static_cast<int64_t>(2 * tokens) + 1024);
+  const int64_t most = std::min<int64_t>(kMaxTokens, static_cast<int64_t>(2 * tokens) + 1024);
   check(id >= 0 && id < most, "{}: the id of '{}' is {}, expected 0 to {} for {} tokens", where, token, id, most - 1,
         tokens);
   longest_ = std::max(longest_, token.size());

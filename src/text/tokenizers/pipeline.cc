@@ -20,7 +20,7 @@ class WordCache {
     if (word.size() > kLongest) return model_.tokenize(word, ids);
     auto known = words_.find(word);
     if (known == words_.end()) {
-      if (words_.size() >= kMost) return model_.tokenize(word, ids);
+      if (words_.size() >= kMax) return model_.tokenize(word, ids);
       known = words_.emplace(word, std::vector<int32_t>()).first;
       model_.tokenize(word, known->second);
     }
@@ -28,7 +28,7 @@ class WordCache {
   }
 
  private:
-  static constexpr size_t kLongest = 256, kMost = size_t{1} << 17;
+  static constexpr size_t kLongest = 256, kMax = size_t{1} << 17;
 
   const Model& model_;
   std::unordered_map<std::string, std::vector<int32_t>, StringHash, std::equal_to<>> words_;

@@ -13,12 +13,12 @@
 namespace alibi::text::tokenizers {
 namespace {
 
-constexpr size_t kMostExpression = size_t{1} << 14;
+constexpr size_t kMaxExpression = size_t{1} << 14;
 /// Maximum number of backtracking steps of one search: Oniguruma's default limit for each attempt, and fewer for short
 /// texts. Without a limit an expression such as (a|a)+$ would run forever.
-unsigned long most_retries(size_t text) { return std::min<unsigned long>(10'000'000, 100'000 + 64 * text); }
+unsigned long max_retries(size_t text) { return std::min<unsigned long>(10'000'000, 100'000 + 64 * text); }
 /// Maximum number of stored backtracking positions in one search. Each takes some 40 bytes.
-unsigned int most_stack(size_t text) { return static_cast<unsigned int>(std::min<size_t>(1u << 26, 4096 + 16 * text)); }
+unsigned int max_stack(size_t text) { return static_cast<unsigned int>(std::min<size_t>(1u << 26, 4096 + 16 * text)); }
 
 const OnigUChar* bytes_at(std::string_view text, size_t at) {
   return reinterpret_cast<const OnigUChar*>(text.data()) + at;
@@ -44,8 +44,8 @@ std::mutex& compiler() {
 }  // namespace
 
 Regex::Regex(std::string_view expression, const std::string& where) : where_(where) {
-  check(expression.size() <= kMostExpression, "{}: an expression of {} bytes, expected at most {}", where,
-        expression.size(), kMostExpression);
+  check(expression.size() <= kMaxExpression, "{}: an expression of {} bytes, expected at most {}", where,
+        expression.size(), kMaxExpression);
   const std::lock_guard lock(compiler());
   OnigRegex regex = nullptr;
   OnigErrorInfo info{};
@@ -73,9 +73,9 @@ void Regex::for_matches(std::string_view text, const std::function<void(size_t, 
                                                                           onig_free_match_param);
   if (!region || !limits) throw std::bad_alloc();
   onig_initialize_match_param(limits.get());
-  onig_set_retry_limit_in_match_of_match_param(limits.get(), most_retries(text.size()));
-  onig_set_retry_limit_in_search_of_match_param(limits.get(), most_retries(text.size()));
-  onig_set_match_stack_limit_size_of_match_param(limits.get(), most_stack(text.size()));
+  onig_set_retry_limit_in_match_of_match_param(limits.get(), max_retries(text.size()));
+  onig_set_retry_limit_in_search_of_match_param(limits.get(), max_retries(text.size()));
+  onig_set_match_stack_limit_size_of_match_param(limits.get(), max_stack(text.size()));
   const auto regex = static_cast<OnigRegex>(compiled_.get());
   std::optional<size_t> last_end;  // end of the last match
   for (size_t from = 0; from <= text.size();) {

@@ -12,11 +12,11 @@
 namespace alibi::text::tokenizers {
 namespace {
 
-constexpr size_t kMostPieces = size_t{1} << 20;
+constexpr size_t kMaxPieces = size_t{1} << 20;
 /// Real pieces have less than a hundredth of it.
-constexpr size_t kMostPieceBytes = 4096;
+constexpr size_t kMaxPieceBytes = 4096;
 /// Keeps the sums of the scores of a unit finite.
-constexpr float kMostScore = 1e30f;
+constexpr float kMaxScore = 1e30f;
 
 /// Iterates over the fields of a protocol buffer message.
 class Fields {
@@ -94,8 +94,8 @@ SentencePieceModel::Piece read_piece(std::string_view bytes, std::string_view wh
   SentencePieceModel::Piece piece;
   for (Fields fields(bytes, where); fields.next();) {
     if (fields.number() == 1) piece.text = fields.content();
-    check(piece.text.size() <= kMostPieceBytes, "[tokenizer] {}: a piece of {} bytes, expected at most {}", where,
-          piece.text.size(), kMostPieceBytes);
+    check(piece.text.size() <= kMaxPieceBytes, "[tokenizer] {}: a piece of {} bytes, expected at most {}", where,
+          piece.text.size(), kMaxPieceBytes);
     if (fields.number() == 2) piece.score = fields.real();
     if (fields.number() == 3) {
       const uint64_t type = fields.integer();
@@ -104,7 +104,7 @@ SentencePieceModel::Piece read_piece(std::string_view bytes, std::string_view wh
     }
   }
   check(!piece.text.empty(), "[tokenizer] {}: a piece is empty", where);
-  check(std::abs(piece.score) <= kMostScore, "[tokenizer] {}: the score of a piece is {}", where, piece.score);
+  check(std::abs(piece.score) <= kMaxScore, "[tokenizer] {}: the score of a piece is {}", where, piece.score);
   return piece;
 }
 
@@ -183,7 +183,7 @@ SentencePieceModel read_sentencepiece_model(std::string_view bytes, std::string_
   bool trainer = false, normalizer = false;
   for (Fields fields(bytes, where); fields.next();) {
     if (fields.number() == 1) {
-      check(model.pieces.size() < kMostPieces, "[tokenizer] {}: more than {} pieces", where, kMostPieces);
+      check(model.pieces.size() < kMaxPieces, "[tokenizer] {}: more than {} pieces", where, kMaxPieces);
       model.pieces.push_back(read_piece(fields.content(), where));
     }
     if (fields.number() == 2) {

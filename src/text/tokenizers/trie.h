@@ -19,12 +19,12 @@ class Trie {
     const auto equal = [](const auto& a, const auto& b) { return a.first == b.first; };
     std::stable_sort(entries.begin(), entries.end(), before);
     entries.erase(std::unique(entries.begin(), entries.end(), equal), entries.end());
-    struct Range {
+    struct EntryRange {
       size_t node, begin, end, depth;
     };
     nodes_.push_back({});
     bytes_.push_back(0);
-    std::vector<Range> open = {{0, 0, entries.size(), 0}};
+    std::vector<EntryRange> open = {{0, 0, entries.size(), 0}};
     for (size_t next = 0; next < open.size(); ++next) {  // by depth, so that the children of a node are adjacent
       auto [node, begin, end, depth] = open[next];
       nodes_[node].children = static_cast<uint32_t>(nodes_.size());

@@ -15,13 +15,13 @@ namespace {
 
 constexpr int32_t kReplacement = 0xfffd;
 
-struct Range {
+struct CharacterRange {
   int32_t first, last;
 };
 
 // Hugging Face's library has older tables than utf8proc: Unicode 8 for punctuation, control characters and nonspacing
 // marks, Unicode 9 for marks. It puts characters that were added later into none of these classes.
-constexpr Range kAfterUnicode8[] = {
+constexpr CharacterRange kAfterUnicode8[] = {
     {0x61d, 0x61d},     {0x7fd, 0x7fd},     {0x890, 0x891},     {0x898, 0x89f},     {0x8ca, 0x8e2},
     {0x9fd, 0x9fe},     {0xa76, 0xa76},     {0xafa, 0xaff},     {0xb55, 0xb55},     {0xc04, 0xc04},
     {0xc3c, 0xc3c},     {0xc77, 0xc77},     {0xc84, 0xc84},     {0xd00, 0xd00},     {0xd3b, 0xd3c},
@@ -45,7 +45,7 @@ constexpr Range kAfterUnicode8[] = {
     {0x16fe4, 0x16fe4}, {0x1cf00, 0x1cf2d}, {0x1cf30, 0x1cf46}, {0x1e000, 0x1e006}, {0x1e008, 0x1e018},
     {0x1e01b, 0x1e021}, {0x1e023, 0x1e024}, {0x1e026, 0x1e02a}, {0x1e08f, 0x1e08f}, {0x1e130, 0x1e136},
     {0x1e2ae, 0x1e2ae}, {0x1e2ec, 0x1e2ef}, {0x1e4ec, 0x1e4ef}, {0x1e944, 0x1e94a}, {0x1e95e, 0x1e95f}};
-constexpr Range kMarksAfterUnicode9[] = {
+constexpr CharacterRange kMarksAfterUnicode9[] = {
     {0x7fd, 0x7fd},     {0x898, 0x89f},     {0x8ca, 0x8d3},     {0x9fe, 0x9fe},     {0xafa, 0xaff},
     {0xb55, 0xb55},     {0xc04, 0xc04},     {0xc3c, 0xc3c},     {0xcf3, 0xcf3},     {0xd00, 0xd00},
     {0xd3b, 0xd3c},     {0xd81, 0xd81},     {0xeba, 0xeba},     {0xece, 0xece},     {0x1715, 0x1715},
@@ -64,9 +64,9 @@ constexpr Range kMarksAfterUnicode9[] = {
     {0x1e4ec, 0x1e4ef}};
 
 template <size_t n>
-bool within(const Range (&ranges)[n], int32_t code) {
+bool within(const CharacterRange (&ranges)[n], int32_t code) {
   const auto after = std::upper_bound(std::begin(ranges), std::end(ranges), code,
-                                      [](int32_t value, const Range& range) { return value < range.first; });
+                                      [](int32_t value, const CharacterRange& range) { return value < range.first; });
   return after != std::begin(ranges) && code <= std::prev(after)->last;
 }
 
@@ -207,8 +207,8 @@ bool is_nonspacing_mark(int32_t code) {
 
 bool is_chinese(int32_t code) {
   // The last but two starts 256 too high, as in Hugging Face's library.
-  constexpr Range ranges[] = {{0x3400, 0x4dbf},   {0x4e00, 0x9fff},   {0xf900, 0xfaff},   {0x20000, 0x2a6df},
-                              {0x2a700, 0x2b73f}, {0x2b740, 0x2b81f}, {0x2b920, 0x2ceaf}, {0x2f800, 0x2fa1f}};
+  constexpr CharacterRange ranges[] = {{0x3400, 0x4dbf},   {0x4e00, 0x9fff},   {0xf900, 0xfaff},   {0x20000, 0x2a6df},
+                                       {0x2a700, 0x2b73f}, {0x2b740, 0x2b81f}, {0x2b920, 0x2ceaf}, {0x2f800, 0x2fa1f}};
   return within(ranges, code);
 }
 

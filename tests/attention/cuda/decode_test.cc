@@ -34,8 +34,8 @@ KvCache cache_on_device(const Tensor& k, const Tensor& v, uint64_t seed = 1, con
     };
     append(part(all_k), part(all_v), 1);
     if (draw % 4 == 1) {  // some are forgotten, and come again after others that were not meant to be there
-      const auto most_dropped = static_cast<uint64_t>(std::min<int64_t>(cache.length(), 150));
-      const int64_t kept = cache.length() - static_cast<int64_t>(random.below(draw++, most_dropped + 1));
+      const auto max_dropped = static_cast<uint64_t>(std::min<int64_t>(cache.length(), 150));
+      const int64_t kept = cache.length() - static_cast<int64_t>(random.below(draw++, max_dropped + 1));
       cache.truncate(kept);
       if (draw % 8 < 5) {
         Tensor wrong = part(all_k).clone();

@@ -28,14 +28,14 @@ void set(Tensor rows, float value) {
 }
 
 /// Changes stay within their bounds, and at most this share of the blocks is visited.
-void expect_within_bounds(const AttentionCase& c, const AttentionTensors& t, float tolerance, double most_visited) {
+void expect_within_bounds(const AttentionCase& c, const AttentionTensors& t, float tolerance, double max_visited) {
   SCOPED_TRACE(c.name());
   AttentionTensors there = on_device(t);
   const double noise = c.dtype == DType::bfloat16 ? 0x1p-7 : 0x1p-10;
   const SkipChange change = skip_change(c, there, tolerance, noise);
   EXPECT_TRUE(change.worst() <= 1) << change.name();
-  EXPECT_TRUE(change.visited <= most_visited) << change.name();
-  EXPECT_TRUE(change.weights > 0 || most_visited >= 1) << "nothing of weight is skipped: " << change.name();
+  EXPECT_TRUE(change.visited <= max_visited) << change.name();
+  EXPECT_TRUE(change.weights > 0 || max_visited >= 1) << "nothing of weight is skipped: " << change.name();
 }
 
 AttentionCase long_case(int64_t length) {

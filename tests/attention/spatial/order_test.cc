@@ -17,9 +17,9 @@ TEST(SpatialOrder, TheCurveVisitsNeighbours) {
   for (const int dims : {1, 2, 3}) {
     constexpr int bits = 3;
     const uint64_t side = 1 << bits, cells = dims == 1 ? side : dims == 2 ? side * side : side * side * side;
-    std::vector<std::array<uint64_t, most_dims>> cell_of(cells, {99, 99, 99});
+    std::vector<std::array<uint64_t, max_dims>> cell_of(cells, {99, 99, 99});
     for (uint64_t i = 0; i < cells; ++i) {
-      const std::array<uint64_t, most_dims> cell = {i % side, i / side % side, i / side / side};
+      const std::array<uint64_t, max_dims> cell = {i % side, i / side % side, i / side / side};
       const uint64_t index = hilbert_index(cell, dims, bits);
       ASSERT_LT(index, cells);
       ASSERT_EQ(cell_of[index][0], 99u) << "two cells have index " << index;
@@ -27,7 +27,7 @@ TEST(SpatialOrder, TheCurveVisitsNeighbours) {
     }
     for (uint64_t i = 1; i < cells; ++i) {
       int64_t steps = 0;
-      for (size_t axis = 0; axis < most_dims; ++axis) {
+      for (size_t axis = 0; axis < max_dims; ++axis) {
         steps += std::abs(static_cast<int64_t>(cell_of[i][axis]) - static_cast<int64_t>(cell_of[i - 1][axis]));
       }
       EXPECT_EQ(steps, 1) << "dims " << dims << " index " << i;

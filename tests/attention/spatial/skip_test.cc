@@ -229,7 +229,7 @@ TEST(AttentionPositionsSkip, SearchFindsNoViolation) {
   for_each_isa([&] {
     SpatialSearch search(11);
     SpatialChange worst;
-    double least_visited = 1;
+    double min_visited = 1;
     for (int number = 0; number < 28; ++number) {
       const SpatialCase c = search.a_case(number);
       const float tolerance = search.tolerance();
@@ -250,12 +250,12 @@ TEST(AttentionPositionsSkip, SearchFindsNoViolation) {
         best = change;
         t = next;
       }
-      least_visited = std::min(least_visited, best.visited);
+      min_visited = std::min(min_visited, best.visited);
       if (best.worst() > worst.worst()) worst = best;
     }
     RecordProperty(std::string("worst_") + name_of(isa()), worst.name());
     EXPECT_GT(worst.worst(), 0.3) << "a search that comes nowhere near the bounds: " << worst.name();
-    EXPECT_LT(least_visited, 0.5);
+    EXPECT_LT(min_visited, 0.5);
   });
 }
 
