@@ -114,7 +114,8 @@ def heads_of(x: Array, heads: int) -> Array:
 def rotated(x: Array, c: Config, theta: float = 10000.0) -> Array:
     """Rotary positions of x [L, heads, head_dim] in two halves. NTK's rule of GTE scales the base, and then all frequencies."""
     rope, size = c.get("rope_parameters") or c, x.shape[-1]
-    theta, factor = rope.get("rope_theta") or theta, rope["factor"] if rope.get("rope_type") == "linear" else 1.0
+    theta = rope.get("rope_theta") or c.get("rope_theta") or theta
+    factor = rope["factor"] if rope.get("rope_type") == "linear" else 1.0
     if (c.get("rope_scaling") or {}).get("type") == "ntk":
         theta, factor = theta * c["rope_scaling"]["factor"], c["rope_scaling"]["factor"] ** (2 / size)
     angles = np.arange(len(x))[:, None, None] / factor * theta ** -(np.arange(0, size, 2) / size)
