@@ -20,7 +20,7 @@ constexpr const char* kWeightsFile = "model.safetensors";
 constexpr const char* kIndexFile = "model.safetensors.index.json";
 
 /// A tensor of a file: all or some rows of a parameter.
-struct StoredRows {
+struct StoredTensor {
   std::string name;
   size_t parameter;  ///< its index in LanguageModel::parameters()
   Shape shape;
@@ -30,9 +30,9 @@ struct StoredRows {
 };
 
 /// The tensors that the files of such a model contain.
-std::vector<StoredRows> parts_of(const LanguageModelConfig& config) {
+std::vector<StoredTensor> parts_of(const LanguageModelConfig& config) {
   const std::vector<ParameterSpec> specs = parameter_specs(config);
-  std::vector<StoredRows> parts;
+  std::vector<StoredTensor> parts;
   for (size_t i = 0; i < specs.size(); ++i) {
     const ParameterSpec& spec = specs[i];
     if (spec.parts.empty()) parts.push_back({"transformer." + spec.name, i, spec.shape, {}});
@@ -65,7 +65,7 @@ void check_own_tokenizer(const std::filesystem::path& folder, const OwnConfig& c
 
 std::vector<std::vector<std::string>> own_tensors(const LanguageModelConfig& config) {
   std::vector<std::vector<std::string>> tensors;
-  for (const StoredRows& part : parts_of(config)) {
+  for (const StoredTensor& part : parts_of(config)) {
     if (part.parameter == tensors.size()) tensors.emplace_back();
     tensors.back().push_back(part.name);
   }
@@ -78,7 +78,7 @@ void check_own_weights(const formats::WeightSource& weights, const LanguageModel
   check(static_cast<size_t>(config.transformer.layers) <= tensors, "[model] {}: {} tensors, but {} says n_layers {}",
         fmt::join(weights.sources(), ", "), tensors, kConfigFile, config.transformer.layers);
   std::set<std::string> used;
-  for (const StoredRows& part : parts_of(config)) {
+  for (const StoredTensor& part : parts_of(config)) {
     weights.check_loadable(part.name, part.shape, DType::float32);
     used.insert(part.name);
   }
@@ -106,7 +106,7 @@ OwnFolder::OwnFolder(const std::filesystem::path& folder)
 
 void read_own_weights(const formats::WeightSource& weights, const LanguageModelConfig& config,
                       const std::vector<Parameter*>& parameters) {
-  for (const StoredRows& part : parts_of(config)) {
+  for (const StoredTensor& part : parts_of(config)) {
     Tensor target = part.of(parameters[part.parameter]->value);
     weights.load_finite_into(part.name, target);
   }
@@ -116,7 +116,7 @@ void write_own_files(const std::filesystem::path& folder, const formats::Ordered
                      const LanguageModelConfig& config, const std::vector<const Parameter*>& parameters,
                      const Tokenizer* tokenizer) {
   std::vector<formats::NamedTensor> tensors;
-  for (const StoredRows& part : parts_of(config)) {
+  for (const StoredTensor& part : parts_of(config)) {
     const Tensor stored = part.of(parameters[part.parameter]->value);
     tensors.push_back({part.name, numbers_in(stored.dtype()) > 1 ? nn::widened(stored) : stored});
   }

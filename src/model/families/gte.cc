@@ -1,6 +1,6 @@
 // GTE encoders of Alibaba-NLP (gte-multilingual-base, gte-*-en-v1.5) and Snowflake's arctic-embed-m-v2.0: BERT's
-// post-norm blocks with rotary positions and a gated feed-forward layer. The authors' code
-// has the model type "new", and transformers "gte"; the tensors of both have the same names in files.
+// post-norm blocks with rotary positions and a gated feed-forward layer. The authors' code has the model type "new",
+// transformers has "gte"; the tensors of both have the same names in files.
 #include <cmath>
 
 #include "model/families/config_reader.h"
