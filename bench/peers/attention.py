@@ -1,5 +1,5 @@
-"""Times PyTorch's ways of computing attention with ALiBi or with forget gates, and vLLM's kernel for CPUs if it is
-installed, beside `alibi bench attention`, and prints ratios.
+"""Times PyTorch's ways of computing attention with ALiBi or another bias, and vLLM's kernel for CPUs if it is installed,
+beside `alibi bench attention`, and prints ratios.
 
     python bench/peers/attention.py --alibi build/alibi --dtype bf16 --lengths 2048,8192
     python bench/peers/attention.py --alibi build/alibi --pass forward --ways vllm --lengths 512,2048,8192,16384
@@ -34,31 +34,43 @@ def slopes(heads):
 class Ways:
     """Each method takes and gives [1, heads, length, head_dim]."""
 
-    def __init__(self, torch, heads, length, gated):
+    def __init__(self, torch, heads, length, position):
         self.torch = torch
         self.slopes = torch.tensor(slopes(heads), dtype=torch.float32)
         self.gates = None  # [heads, length], log f of each key: |N(0, 1)|, with the mean of the slopes, as in `alibi bench`
-        if gated:
+        self.table = None  # [heads, length], the bias of each distance, with the numbers of `alibi bench`
+        self.position = position
+        if position == "gates":
             self.gates = -self.slopes[:, None] * torch.randn(heads, length).abs() * math.sqrt(math.pi / 2)
             self.sums = self.gates.cumsum(-1)
+        elif position != "alibi":
+            distance = torch.arange(float(length))
+            near = torch.log(distance.clamp(min=1) / 16) / math.log(128 / 16) * 16  # T5's 32 buckets, causal
+            bucket = torch.where(distance < 16, distance, (16 + near.floor()).clamp(max=31)).long()
+            self.table = {"kerple": lambda: -torch.log1p(distance / 2), "power": lambda: -distance.sqrt(),
+                          "none": lambda: torch.zeros(length),
+                          "t5": lambda: torch.randn(heads, 32)[:, bucket]}[position]().expand(heads, length).contiguous()
         self.masks = {}
         self.cache = None  # vLLM's, of the last keys
 
     def bias(self, length, dtype):
         """[1, heads, length, length]: -slope * distance, -infinity after the query. Made once, not timed. That of gates
-        depends on the tokens, so it is made in each call, and timed."""
-        if self.gates is not None:
-            return self.of_rows(slice(None), self.gates)[None].to(dtype)
+        depends on the tokens, and what is learned changes, so these are made in each call, and timed."""
+        if self.gates is not None or (self.table is not None and self.table.requires_grad):
+            of_keys = self.torch.arange(float(length)) if self.gates is None else self.gates
+            return self.of_rows(slice(None), of_keys)[None].to(dtype)
         if (length, dtype) not in self.masks:
             self.masks.clear()  # there is room for one
             self.masks[length, dtype] = self.of_rows(slice(None), self.torch.arange(float(length)))[None].to(dtype)
         return self.masks[length, dtype]
 
     def of_rows(self, rows, of_keys):
-        """[heads, rows, keys], from the gates [heads, keys], or the positions of the keys."""
+        """[heads, rows, keys], from the gates [heads, keys], or the positions of the keys, of which `rows` are the queries."""
         if self.gates is not None:
             sums = of_keys.cumsum(-1)
             bias = sums[:, rows, None] - sums[:, None, :]
+        elif self.table is not None:
+            bias = self.table.to(of_keys.dtype)[:, (of_keys[rows, None] - of_keys).clamp(min=0).long()]
         else:
             bias = -self.slopes.to(of_keys.dtype)[:, None, None] * (of_keys[rows, None] - of_keys)
         position = self.torch.arange(of_keys.shape[-1])
@@ -70,6 +82,9 @@ class Ways:
 
     def sdpa(self, q, k, v):
         return self.torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=self.bias(q.shape[-2], q.dtype))
+
+    def causal(self, q, k, v):
+        return self.torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
 
     def flex(self):
         """Compiled: without, FlexAttention is a reference that makes the whole matrix."""
@@ -84,6 +99,12 @@ class Ways:
         def gated(score, _, head, i, j):
             return score + self.sums[head, i] - self.sums[head, j]
 
+        def by_distance(score, _, head, i, j):
+            return score + self.table[head, torch.clamp(i - j, min=0)]
+
+        torch = self.torch
+        score_mods = {"alibi": alibi, "gates": gated, "none": None}
+
         def run(q, k, v):
             if self.gates is not None:
                 self.sums.copy_(self.gates.cumsum(-1))
@@ -92,7 +113,7 @@ class Ways:
                 self.masks.clear()
                 self.masks["blocks", length] = create_block_mask(
                     lambda batch, head, i, j: i >= j, None, None, length, length, device="cpu")
-            return compiled(q, k, v, score_mod=alibi if self.gates is None else gated, block_mask=self.masks["blocks", length])
+            return compiled(q, k, v, score_mod=score_mods.get(self.position, by_distance), block_mask=self.masks["blocks", length])
 
         return run
 
@@ -137,10 +158,12 @@ class Ways:
     def all(self):
         """name -> function"""
         mine = {}
-        if self.gates is None and (library := vllm_library(self.torch)):
+        if self.position == "alibi" and (library := vllm_library(self.torch)):
             mine["vllm"] = self.vllm(library)
         if self.gates is not None and importlib.util.find_spec("fla"):
             mine["flash-linear-attention, naive"] = self.forgetting()
+        if self.position == "none":
+            mine["sdpa, causal"] = self.causal
         return {
             **mine,
             "naive": self.naive,
@@ -193,7 +216,7 @@ def time_way(torch, ways, name, function, inputs, options, backward):
     try:
         if backward:
             tensors = [t.detach().requires_grad_(True) for t in inputs]
-            learned = [*tensors, *([] if ways.gates is None else [ways.gates.requires_grad_(True)])]
+            learned = [*tensors, *(bias.requires_grad_(True) for bias in (ways.gates, ways.table) if bias is not None)]
             dout = torch.randn_like(q)
 
             def work():
@@ -249,7 +272,7 @@ def compare(torch, options, dtype, length, results):
     generator = torch.Generator().manual_seed(length)
     shape = (1, options.heads, length, options.head_dim)
     inputs = [torch.randn(shape, generator=generator).to(getattr(torch, DTYPES[dtype])) for _ in range(3)]
-    ways = Ways(torch, options.heads, length, options.position == "gates")
+    ways = Ways(torch, options.heads, length, options.position)
     for which in options.passes:
         ours = [points.get((which, t)) for t in sorted({t for p, t in points if p == which})]
         dense = next((p for p in ours if p["tolerance"] == 0), None)
@@ -261,7 +284,7 @@ def compare(torch, options, dtype, length, results):
         for name, function in ways.all().items():
             if options.ways not in name or (name == "vllm" and which == "backward"):
                 continue
-            if name not in ("vllm", "flex, compiled") and not in_memory(length, options.heads, dtype):
+            if name not in ("vllm", "flex, compiled", "sdpa, causal") and not in_memory(length, options.heads, dtype):
                 seconds, note = None, "left out: the bias and the scores do not fit into memory"
             else:
                 torch._dynamo.reset()
@@ -282,7 +305,8 @@ def main():
     parser.add_argument("--lengths", default="512,2048,8192")
     parser.add_argument("--dtype", default="f32,bf16")
     parser.add_argument("--pass", dest="passes", default="forward,backward", help="backward: together with forward")
-    parser.add_argument("--position", choices=("alibi", "gates"), default="alibi", help="gates: forget gates, log f")
+    parser.add_argument("--position", choices=("alibi", "gates", "kerple", "power", "t5", "none"), default="alibi",
+                        help="bias; rotary is none, after the rotation")
     parser.add_argument("--ways", default="", help="only the ways whose names contain this text [all]")
     parser.add_argument("--heads", type=int, default=8)
     parser.add_argument("--head-dim", type=int, default=64)

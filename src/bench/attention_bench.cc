@@ -41,7 +41,7 @@ struct AttentionBench::Candidate {
   AttentionPoint point;
   std::vector<AttentionInputs> layers;
   Tensor out, dout, dq, dk, dv;  // shared by all layers
-  std::optional<Tensor> dgates;
+  std::optional<Tensor> dgates, dtable;
   std::vector<double> forward_runs;  // backward pass: seconds of the forward part of each run
   AttentionState state;
 
@@ -55,6 +55,8 @@ struct AttentionBench::Candidate {
     dk = Tensor(first.k.shape(), dtype);
     dv = Tensor(first.v.shape(), dtype);
     if (first.options.log_decay) dgates.emplace(first.options.log_decay->shape());
+    if (first.options.buckets) dtable.emplace(first.options.buckets->table.shape());
+    if (first.options.bias_by_distance) dtable.emplace(first.options.bias_by_distance->shape());
   }
 
   void run(bool with_statistics) {
@@ -67,7 +69,7 @@ struct AttentionBench::Candidate {
       if (with_statistics) point.visited_each.push_back(share_visited(state.stats));
       if (backward)
         attention_backward(dout, layer.q, layer.k, layer.v, out, state, options, dq, dk, dv,
-                           {.dlog_decay = dgates ? &*dgates : nullptr});
+                           {.dtable = dtable ? &*dtable : nullptr, .dlog_decay = dgates ? &*dgates : nullptr});
     }
     forward_runs.push_back(forward_seconds);
   }

@@ -19,6 +19,10 @@ namespace {
 constexpr int t5_buckets = 32;
 constexpr std::pair<const char*, float AttentionOptions::*> numbers[] = {
     {"softmax_scale", &AttentionOptions::softmax_scale}, {"softcap", &AttentionOptions::softcap}};
+/// Biases that are a formula of the distance, with r1 = 1 and r2 = 1/2, the means of a new model's.
+const std::map<std::string, float (*)(float), std::less<>> formulas = {
+    {"kerple", [](float distance) { return -std::log1p(distance / 2); }},
+    {"power", [](float distance) { return -std::sqrt(distance); }}};
 
 std::string layer_name(size_t layer, std::string_view what) { return fmt::format("layers.{}.{}", layer, what); }
 
@@ -39,6 +43,13 @@ AttentionOptions attention_options(const AttentionShape& shape, int64_t length, 
   }
   if (shape.position == Position::t5) {
     options.buckets = BucketedBias{normal_tensor({t5_buckets, shape.heads}, seed, 3)};
+  }
+  if (const auto formula = formulas.find(name_of(shape.position)); formula != formulas.end()) {
+    options.bias_by_distance = Tensor::empty({length, shape.heads});
+    float* row = options.bias_by_distance->data<float>();
+    for (int64_t distance = 0; distance < length; ++distance, row += shape.heads) {
+      std::fill_n(row, shape.heads, formula->second(static_cast<float>(distance)));
+    }
   }
   return options;
 }
@@ -75,9 +86,10 @@ AttentionInputs AttentionInputs::to(DType dtype) const {
 void AttentionShape::validate() const {
   check_usage(heads >= 1 && key_heads() >= 1 && heads % key_heads() == 0,
               "[--kv-heads] found {} for {} heads, expected a divisor of the number of heads", key_heads(), heads);
-  const Position measured[] = {Position::alibi, position_from("gates"), Position::t5, Position::none};
-  check_usage(std::find(std::begin(measured), std::end(measured), position) != std::end(measured),
-              "[--position] found {}, expected alibi, gates, t5 or none", name_of(position));
+  const std::string name = name_of(position);
+  constexpr std::string_view others[] = {"alibi", "gates", "t5", "none"};
+  check_usage(formulas.contains(name) || std::find(std::begin(others), std::end(others), name) != std::end(others),
+              "[--position] found {}, expected alibi, gates, kerple, power, t5 or none", name);
 }
 
 Tensor normal_tensor(const Shape& shape, uint64_t seed, uint64_t stream) {

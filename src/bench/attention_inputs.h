@@ -29,7 +29,7 @@ struct AttentionShape {
   int64_t heads = 8;
   int64_t kv_heads = 0;  ///< 0 selects the number of heads
   int64_t head_dim = 64;
-  Position position = Position::alibi;  ///< alibi, gates, t5 or none
+  Position position = Position::alibi;  ///< a bias, or none
 
   int64_t key_heads() const { return kv_heads > 0 ? kv_heads : heads; }
   /// Throws UsageError that names the option.
@@ -39,8 +39,8 @@ struct AttentionShape {
 /// Independent standard normal numbers.
 Tensor normal_tensor(const Shape& shape, uint64_t seed, uint64_t stream);
 
-/// Causal attention with the published slopes, with gates whose mean falls as these slopes, or with a T5 table of 32
-/// buckets.
+/// Causal attention with the published slopes, with gates whose mean falls as these slopes, with a T5 table of 32
+/// buckets, or with a formula of the distance that has the mean numbers of a new model's.
 AttentionInputs random_inputs(const AttentionShape& shape, int64_t length, uint64_t seed);
 
 /// Runs the model over the tokens in one pass and keeps the attention inputs of each layer.

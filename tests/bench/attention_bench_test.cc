@@ -50,18 +50,22 @@ TEST(AttentionBench, WithoutALinearBiasThereIsNothingToSkip) {
   }
 }
 
-TEST(AttentionBench, GatesFallAsSlopesDo) {
+TEST(AttentionBench, OtherBiasesFallToo) {
   AttentionBenchSettings settings = quick;
-  settings.shape.position = position_from("gates");
-  AttentionBench bench(settings, DType::float32, 512, shared_ceilings());
-  for (const Pass pass : {Pass::forward, Pass::backward}) {
-    const std::vector<AttentionPoint> points = bench.measure(pass, 512);
-    ASSERT_EQ(points.size(), 2u);
-    EXPECT_EQ(points[0].visited, 1);
-    EXPECT_LT(points[1].visited, 1);
+  for (const char* name : {"gates", "kerple", "power"}) {
+    settings.shape.position = position_from(name);
+    AttentionBench bench(settings, DType::float32, 2048, shared_ceilings());
+    for (const Pass pass : {Pass::forward, Pass::backward}) {
+      const std::vector<AttentionPoint> points = bench.measure(pass, 2048);
+      ASSERT_EQ(points.size(), 2u);
+      EXPECT_EQ(points[0].visited, 1);
+      if (settings.shape.position != position_from("kerple")) {  // which falls by 7 over this length
+        EXPECT_LT(points[1].visited, 1) << name;
+      }
+    }
+    DecodeBench decode(settings, DType::float32);
+    for (const AttentionPoint& point : decode.measure(1024)) EXPECT_GT(point.seconds, 0);
   }
-  DecodeBench decode(settings, DType::float32);
-  for (const AttentionPoint& point : decode.measure(1024)) EXPECT_GT(point.seconds, 0);
 }
 
 TEST(AttentionBench, WhatWouldTakeTooLongIsLeftOut) {

@@ -66,7 +66,8 @@ TEST(AttentionInputs, FilesWithoutLayersAreRefused) {
 
 /// Attention of one head taken out equals that head of the whole, for all kinds of bias.
 TEST(AttentionInputs, OneHeadOfTheWhole) {
-  for (const Position position : {Position::alibi, position_from("gates"), Position::t5, Position::none}) {
+  for (const char* name : {"alibi", "gates", "kerple", "power", "t5", "none"}) {
+    const Position position = position_from(name);
     const AttentionShape shape = {.heads = 6, .kv_heads = 2, .head_dim = 16, .position = position};
     AttentionInputs all = random_inputs(shape, 70, 3).first(65);
     all.options.sinks = {0, 1, -1, 2, 3, 0.5f};
