@@ -242,19 +242,18 @@ void few_rows(const Product& p, const RoundedRows& a, const Block* b, int64_t ro
   for (int64_t j = 0; j < few_columns; ++j) rows[j] = b + (column + std::min(j, count - 1)) * p.b.stride;
   HWY_ALIGN float sums[R][few_columns] = {};
   Factors<few_columns> factors;
+  // The next columns lie directly after these in memory, and are read ahead in its order, a part with each group. The
+  // addresses may lie behind the last one.
+  constexpr uintptr_t bytes_of_group = few_columns * sizeof(Block) * group / Block::size;
+  uintptr_t ahead = reinterpret_cast<uintptr_t>(b) + static_cast<uintptr_t>((column + few_columns) * p.b.stride) * sizeof(Block);
   for (int64_t first = 0; first < a.blocks(); first += groups_at_once) {
     const int64_t groups = std::min(groups_at_once, a.blocks() - first);
     read_factors<few_columns, Block>([&](int64_t j) { return rows[j]; }, first, groups, factors);
-    // The next columns lie directly after these in memory. The addresses may lie behind the last one.
-    constexpr auto block_bytes = static_cast<int64_t>(sizeof(Block));
-    for (int64_t j = 0; j < few_columns; ++j) {
-      const auto ahead = reinterpret_cast<uintptr_t>(&block_at(rows[j], first)) +
-                         static_cast<uintptr_t>(2 * few_columns * p.b.stride * block_bytes);
-      for (int64_t byte = 0; byte < groups * group / Block::size * block_bytes; byte += 64) {
-        __builtin_prefetch(reinterpret_cast<const void*>(ahead + static_cast<uintptr_t>(byte)), 0, 2);
-      }
-    }
     for (int64_t g = 0; g < groups; ++g) {
+      for (uintptr_t byte = 0; byte < bytes_of_group; byte += 64) {
+        __builtin_prefetch(reinterpret_cast<const void*>(ahead + byte), 0, 2);
+      }
+      ahead += bytes_of_group;
       HWY_ALIGN int8_t memory[few_columns][group];
       HWY_ALIGN int32_t integers[R][few_columns];
       const int8_t* quants[few_columns];
