@@ -6,6 +6,7 @@
 #define ALIBI_NN_BLOCKS_INL_H_
 #endif
 
+#include <algorithm>
 #include <cstring>
 
 #include "core/blocks.h"
@@ -61,24 +62,36 @@ HWY_INLINE void each_of_halves(const uint8_t* bytes, const FourBits& low, const 
   for (int64_t i = 0; i < Bytes; i += block_lanes) use(n + Bytes + i, high(hn::ShiftRight<4>(both[i / block_lanes])));
 }
 
+/// bytes = the six-bit scales of a block's eight groups, then their minimums.
+HWY_INLINE void unpack_scales(const uint8_t* packed, uint8_t (&bytes)[16]) {
+  uint32_t words[3], unpacked[4];
+  std::memcpy(words, packed, sizeof words);
+  unpacked[0] = words[0] & 0x3f3f3f3f;
+  unpacked[1] = (words[2] & 0x0f0f0f0f) | (words[0] >> 2 & 0x30303030);
+  unpacked[2] = words[1] & 0x3f3f3f3f;
+  unpacked[3] = (words[2] >> 4 & 0x0f0f0f0f) | (words[1] >> 2 & 0x30303030);
+  std::memcpy(bytes, unpacked, sizeof bytes);
+}
+
+/// to = scales * bytes, for eight of each.
+HWY_INLINE void store_scales(const uint8_t* bytes, const float* scales, float* to) {
+  const hn::CappedTag<float, 8> floats;
+  for (size_t i = 0; i < 8; i += hn::MaxLanes(floats)) {
+    const auto numbers = hn::PromoteTo(hn::Rebind<int32_t, decltype(floats)>(),
+                                       hn::LoadU(hn::Rebind<uint8_t, decltype(floats)>(), bytes + i));
+    hn::StoreU(hn::Mul(hn::LoadU(floats, scales + i), hn::ConvertTo(floats, numbers)), floats, to + i);
+  }
+}
+
 /// The scales of a block's eight groups, then their minimums, all multiplied by those of the block.
 struct GroupScales {
   GroupScales(const uint8_t* packed, float16 scale, float16 minimum) {
-    uint32_t words[3], unpacked[4];
-    std::memcpy(words, packed, sizeof words);
-    unpacked[0] = words[0] & 0x3f3f3f3f;
-    unpacked[1] = (words[2] & 0x0f0f0f0f) | (words[0] >> 2 & 0x30303030);
-    unpacked[2] = words[1] & 0x3f3f3f3f;
-    unpacked[3] = (words[2] >> 4 & 0x0f0f0f0f) | (words[1] >> 2 & 0x30303030);
     uint8_t bytes[16];
-    std::memcpy(bytes, unpacked, sizeof bytes);
-    const hn::CappedTag<float, 8> floats;
-    const float of_block[2] = {hn::GetLane(half(scale)), hn::GetLane(half(minimum))};
-    for (size_t i = 0; i < 16; i += hn::MaxLanes(floats)) {
-      const auto numbers = hn::PromoteTo(hn::Rebind<int32_t, decltype(floats)>(),
-                                         hn::LoadU(hn::Rebind<uint8_t, decltype(floats)>(), bytes + i));
-      hn::StoreU(hn::Mul(hn::Set(floats, of_block[i / 8]), hn::ConvertTo(floats, numbers)), floats, values + i);
-    }
+    unpack_scales(packed, bytes);
+    HWY_ALIGN float of_block[2][8];
+    std::fill_n(of_block[0], 8, hn::GetLane(half(scale)));
+    std::fill_n(of_block[1], 8, hn::GetLane(half(minimum)));
+    for (int which : {0, 1}) store_scales(bytes + 8 * which, of_block[which], values + 8 * which);
   }
   V scale(int64_t group) const { return set(values[group]); }
   V minimum(int64_t group) const { return set(values[8 + group]); }

@@ -39,19 +39,21 @@ constexpr bool has_halves = std::is_same_v<Block, core::q6_k_block>;
 
 // The quants of group `index` of a block, as signed numbers.
 
-using Bytes = hn::CappedTag<uint8_t, 16>;
+using Bytes = hn::CappedTag<uint8_t, group>;
 constexpr auto byte_lanes = static_cast<int64_t>(hn::MaxLanes(Bytes()));
+using HalfBytes = hn::CappedTag<uint8_t, group / 2>;
 
-/// to[i] = of(i) for vectors of bytes from number i on.
+/// to[i] = of(i) for vectors of a group's bytes from number i on.
 template <class Of>
-HWY_INLINE void each_bytes(int64_t count, int8_t* to, const Of& of) {
-  for (int64_t i = 0; i < count; i += byte_lanes) {
+HWY_INLINE void each_bytes(int8_t* to, const Of& of) {
+  for (int64_t i = 0; i < group; i += byte_lanes) {
     hn::StoreU(of(i), Bytes(), reinterpret_cast<uint8_t*>(to) + i);
   }
 }
-HWY_INLINE hn::Vec<Bytes> low_half(hn::Vec<Bytes> v) { return hn::And(v, hn::Set(Bytes(), uint8_t{15})); }
-HWY_INLINE hn::Vec<Bytes> high_half(hn::Vec<Bytes> v) { return low_half(hn::ShiftRight<4>(v)); }
-HWY_INLINE hn::Vec<Bytes> half_of(hn::Vec<Bytes> v, bool high) { return high ? high_half(v) : low_half(v); }
+template <class Vector>
+HWY_INLINE Vector half_of(Vector v, bool high) {
+  return high ? hn::ShiftRight<4>(v) : hn::And(v, hn::Set(hn::DFromV<Vector>(), uint8_t{15}));
+}
 /// `value` in the lanes that have any of these bits.
 HWY_INLINE hn::Vec<Bytes> if_bit(hn::Vec<Bytes> v, int bit, int value) {
   const auto wanted = hn::Set(Bytes(), static_cast<uint8_t>(bit));
@@ -61,21 +63,28 @@ HWY_INLINE hn::Vec<Bytes> if_bit(hn::Vec<Bytes> v, int bit, int value) {
 
 HWY_INLINE const int8_t* quants_of(const q8_block& block, int64_t, int8_t*) { return block.values; }
 HWY_INLINE const int8_t* quants_of(const core::q4_block& block, int64_t, int8_t* memory) {
-  for (const bool high : {false, true}) {
-    each_bytes(16, memory + (high ? 16 : 0), [&](int64_t i) HWY_ATTR {
-      return hn::Sub(half_of(hn::LoadU(Bytes(), block.quants + i), high), hn::Set(Bytes(), uint8_t{8}));
-    });
+  const HalfBytes d;
+  auto* const to = reinterpret_cast<uint8_t*>(memory);
+  const auto quants = [&](int64_t i, bool high)
+                          HWY_ATTR { return hn::Sub(half_of(hn::LoadU(d, block.quants + i), high), hn::Set(d, 8)); };
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+  hn::StoreU(hn::Combine(Bytes(), quants(0, true), quants(0, false)), Bytes(), to);  // it is loaded as one
+#else
+  for (int64_t i = 0; i < group / 2; i += static_cast<int64_t>(hn::MaxLanes(d))) {
+    hn::StoreU(quants(i, false), d, to + i);
+    hn::StoreU(quants(i, true), d, to + group / 2 + i);
   }
+#endif
   return memory;
 }
 HWY_INLINE const int8_t* quants_of(const core::q4_k_block& block, int64_t index, int8_t* memory) {
   const uint8_t* const at = block.quants + index / 2 * 32;
-  each_bytes(32, memory, [&](int64_t i) HWY_ATTR { return half_of(hn::LoadU(Bytes(), at + i), index % 2 == 1); });
+  each_bytes(memory, [&](int64_t i) HWY_ATTR { return half_of(hn::LoadU(Bytes(), at + i), index % 2 == 1); });
   return memory;
 }
 HWY_INLINE const int8_t* quants_of(const core::q5_k_block& block, int64_t index, int8_t* memory) {
   const uint8_t* const at = block.quants + index / 2 * 32;
-  each_bytes(32, memory, [&](int64_t i) HWY_ATTR {
+  each_bytes(memory, [&](int64_t i) HWY_ATTR {
     return hn::Or(half_of(hn::LoadU(Bytes(), at + i), index % 2 == 1),
                   if_bit(hn::LoadU(Bytes(), block.fifth_bits + i), 1 << index, 16));
   });
@@ -85,7 +94,7 @@ HWY_INLINE const int8_t* quants_of(const core::q6_k_block& block, int64_t index,
   const int64_t part = index / 4, row = index % 4;
   const uint8_t* const low = block.low_bits + 64 * part + 32 * (row % 2);
   const uint8_t* const high = block.high_bits + 32 * part;
-  each_bytes(32, memory, [&](int64_t i) HWY_ATTR {
+  each_bytes(memory, [&](int64_t i) HWY_ATTR {
     const auto bits = hn::LoadU(Bytes(), high + i);
     const auto top = hn::Or(if_bit(bits, 1 << 2 * row, 16), if_bit(bits, 2 << 2 * row, 32));
     return hn::Sub(hn::Or(half_of(hn::LoadU(Bytes(), low + i), row >= 2), top), hn::Set(Bytes(), uint8_t{32}));
@@ -110,18 +119,54 @@ constexpr int64_t within(int64_t index) {
   return index % (Block::size / group);
 }
 
+/// The same for eight columns from j on, of types with minimums.
+template <int64_t Columns, class RowOf>
+HWY_INLINE void read_group_scales(const RowOf& row_of, int64_t j, int64_t first, int64_t count, Factors<Columns>& to) {
+  float16 halves[2][8];
+  uint8_t of_columns[8][16], of_groups[16][8];
+  for (int64_t i = 0; i < 8; ++i) {
+    const auto& block = block_at(row_of(j + i), first);
+    unpack_scales(block.scales, of_columns[i]);
+    halves[0][i] = block.scale;
+    halves[1][i] = block.minimum;
+  }
+#if HWY_TARGET == HWY_SCALAR
+  for (int64_t i = 0; i < 8; ++i) {
+    for (int64_t g = 0; g < 16; ++g) of_groups[g][i] = of_columns[i][g];
+  }
+#else
+  const HalfBytes d;
+  hn::Vec<HalfBytes> bytes[8], next[8];
+  for (int64_t i = 0; i < 8; ++i) bytes[i] = hn::LoadU(d, of_columns[i]);
+  for (int turn = 0; turn < 3; ++turn) {
+    HWY_UNROLL(4)
+    for (int64_t i = 0; i < 4; ++i) {
+      next[2 * i] = hn::InterleaveLower(d, bytes[i], bytes[i + 4]);
+      next[2 * i + 1] = hn::InterleaveUpper(d, bytes[i], bytes[i + 4]);
+    }
+    HWY_UNROLL(8)
+    for (int64_t i = 0; i < 8; ++i) bytes[i] = next[i];
+  }
+  for (int64_t i = 0; i < 8; ++i) hn::StoreU(bytes[i], d, of_groups[2 * i]);
+#endif
+  HWY_ALIGN float of_blocks[2][8];
+  const hn::CappedTag<float, 8> f;
+  for (int which : {0, 1}) {
+    for (size_t i = 0; i < 8; i += hn::MaxLanes(f)) {
+      hn::Store(core::HWY_NAMESPACE::load(f, halves[which] + i), f, of_blocks[which] + i);
+    }
+  }
+  for (int64_t g = 0; g < count; ++g) {
+    store_scales(of_groups[g], of_blocks[0], to.scales[g] + j);
+    store_scales(of_groups[8 + g], of_blocks[1], to.minimums[g] + j);
+  }
+}
+
 /// Reads those of `count` groups from `first` on of the columns, whose rows `row_of` gives.
 template <int64_t Columns, class Block, class RowOf>
 HWY_INLINE void read_factors(const RowOf& row_of, int64_t first, int64_t count, Factors<Columns>& to) {
   if constexpr (has_minimums<Block>) {
-    for (int64_t j = 0; j < Columns; ++j) {
-      const Block& block = block_at(row_of(j), first);
-      const GroupScales of(block.scales, block.scale, block.minimum);
-      for (int64_t g = 0; g < count; ++g) {
-        to.scales[g][j] = of.values[g];
-        to.minimums[g][j] = of.values[8 + g];
-      }
-    }
+    for (int64_t j = 0; j < Columns; j += 8) read_group_scales(row_of, j, first, count, to);
   } else {
     HWY_ALIGN float16 halves[groups_at_once][Columns];
     for (int64_t j = 0; j < Columns; ++j) {
@@ -182,15 +227,18 @@ constexpr int64_t few_columns = 8;
 
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
 /// Sums of four products. |w| is at most 128 and |a| at most 127, so that no sum of two exceeds 16 bits.
-HWY_INLINE __m256i products_of(__m256i w, const int8_t* a, __m256i halves, bool with_halves) {
-  const __m256i signed_a = _mm256_sign_epi8(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(a)), w);
-  const __m256i sums = _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_abs_epi8(w), signed_a), _mm256_set1_epi16(1));
-  return with_halves ? _mm256_mullo_epi32(sums, halves) : sums;
+template <class Block>
+HWY_INLINE __m256i products_of(__m256i w, const int8_t* a_at, __m256i halves) {
+  const __m256i a = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(a_at));
+  const __m256i twos = has_minimums<Block> ? _mm256_maddubs_epi16(w, a)  // w >= 0
+                                           : _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(a, w));
+  const __m256i sums = _mm256_madd_epi16(twos, _mm256_set1_epi16(1));
+  return has_halves<Block> ? _mm256_mullo_epi32(sums, halves) : sums;
 }
 #endif
 
 /// integers[r][j] = the sum of the products of a group, of row r of a and column j, with the factors of the halves.
-template <int R, bool Halves>
+template <int R, class Block>
 HWY_INLINE void multiply_group(const int8_t* a, int64_t stride, const int8_t* const* columns,
                                const int8_t* const* halves, int32_t (*integers)[few_columns]) {
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
@@ -205,14 +253,14 @@ HWY_INLINE void multiply_group(const int8_t* a, int64_t stride, const int8_t* co
       for (int one = 0; one < 2; ++one) {
         const int j = 4 * four + 2 * two + one;
         w[one] = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(columns[j]));
-        if constexpr (Halves) {
+        if constexpr (has_halves<Block>) {
           of_halves[one] = _mm256_set_m128i(_mm_set1_epi32(halves[j][1]), _mm_set1_epi32(halves[j][0]));
         }
       }
       HWY_UNROLL(4)
       for (int r = 0; r < R; ++r) {
-        twos[r][two] = _mm256_hadd_epi32(products_of(w[0], a + r * stride, of_halves[0], Halves),
-                                         products_of(w[1], a + r * stride, of_halves[1], Halves));
+        twos[r][two] = _mm256_hadd_epi32(products_of<Block>(w[0], a + r * stride, of_halves[0]),
+                                         products_of<Block>(w[1], a + r * stride, of_halves[1]));
       }
     }
     HWY_UNROLL(4)
@@ -229,7 +277,7 @@ HWY_INLINE void multiply_group(const int8_t* a, int64_t stride, const int8_t* co
     for (int64_t j = 0; j < few_columns; ++j) {
       int32_t sums[2] = {};
       for (int64_t i = 0; i < group; ++i) sums[i / (group / 2)] += int32_t{a[r * stride + i]} * columns[j][i];
-      integers[r][j] = Halves ? sums[0] * halves[j][0] + sums[1] * halves[j][1] : sums[0] + sums[1];
+      integers[r][j] = has_halves<Block> ? sums[0] * halves[j][0] + sums[1] * halves[j][1] : sums[0] + sums[1];
     }
   }
 #endif
@@ -245,7 +293,8 @@ void few_rows(const Product& p, const RoundedRows& a, const Block* b, int64_t ro
   // The next columns lie directly after these in memory, and are read ahead in its order, a part with each group. The
   // addresses may lie behind the last one.
   constexpr uintptr_t bytes_of_group = few_columns * sizeof(Block) * group / Block::size;
-  uintptr_t ahead = reinterpret_cast<uintptr_t>(b) + static_cast<uintptr_t>((column + few_columns) * p.b.stride) * sizeof(Block);
+  uintptr_t ahead =
+      reinterpret_cast<uintptr_t>(b) + static_cast<uintptr_t>((column + few_columns) * p.b.stride) * sizeof(Block);
   for (int64_t first = 0; first < a.blocks(); first += groups_at_once) {
     const int64_t groups = std::min(groups_at_once, a.blocks() - first);
     read_factors<few_columns, Block>([&](int64_t j) { return rows[j]; }, first, groups, factors);
@@ -264,7 +313,7 @@ void few_rows(const Product& p, const RoundedRows& a, const Block* b, int64_t ro
         quants[j] = quants_of(block, within<Block>(first + g), memory[j]);
         if constexpr (has_halves<Block>) halves[j] = block.scales + 2 * within<Block>(first + g);
       }
-      multiply_group<R, has_halves<Block>>(a.quants_of(row) + (first + g) * group, a.k, quants, halves, integers);
+      multiply_group<R, Block>(a.quants_of(row) + (first + g) * group, a.k, quants, halves, integers);
       add_group<R, few_columns, has_minimums<Block>>(a, row, first + g, integers, factors.scales[g],
                                                      factors.minimums[g], sums);
     }
