@@ -20,13 +20,6 @@ template <class T>
 constexpr bool is_block = requires {
   T::size;
 };
-/// Numbers in an element.
-template <class T>
-constexpr int64_t numbers_of = [] {
-  if constexpr (is_block<T>) return T::size;
-  return int64_t{1};
-}();
-
 constexpr auto block_lanes = static_cast<int64_t>(hn::MaxLanes(Floats()));
 static_assert(block_lanes <= 16, "a vector has numbers of one scale");
 

@@ -13,22 +13,23 @@ HWY_BEFORE_NAMESPACE();
 namespace alibi::nn {
 namespace HWY_NAMESPACE {
 
-/// Number of rows of b that are read together. The next rows lie directly after them in memory, and the kernel
-/// prefetches them, because the hardware prefetcher stops at page boundaries.
+/// Number of rows of b that are read together. The next rows lie directly after them in memory.
 constexpr int together = 4;
 
-template <class T>
-HWY_INLINE void prefetch_ahead(const T* at, int64_t stride, const T* end) {
-  const T* const ahead = at + together * stride;
-  const char* const line = reinterpret_cast<const char*>(ahead < end ? ahead : at);
-  HWY_UNROLL(4)
-  for (size_t byte = 0; byte < sizeof(T); byte += 64) __builtin_prefetch(line + byte, 0, 2);
+/// Reads a part of the next B rows ahead in the order of memory, because the hardware prefetcher stops at page
+/// boundaries: as much as `count` elements from `at` on of these rows. The addresses may lie behind the last row.
+template <int B, class T>
+HWY_INLINE void read_ahead(const T* b, int64_t stride, int64_t at, int64_t count) {
+  const auto first = reinterpret_cast<uintptr_t>(b) + static_cast<uintptr_t>(B * (stride + at)) * sizeof(T);
+  for (int64_t byte = 0; byte < B * count * static_cast<int64_t>(sizeof(T)); byte += 64) {
+    __builtin_prefetch(reinterpret_cast<const void*>(first + static_cast<uintptr_t>(byte)), 0, 2);
+  }
 }
 
 /// c[i][j] = sum over k of a[i][k] b[j][k], for R rows of a and B rows of b.
 template <int R, int B, class T>
-requires(!is_block<T>) HWY_INLINE void dots(const float* a, int64_t a_stride, const T* b, int64_t b_stride, int64_t k,
-                                            const T* b_end, float (*sums)[together]) {
+requires(!is_block<T>) HWY_INLINE
+    void dots(const float* a, int64_t a_stride, const T* b, int64_t b_stride, int64_t k, float (*sums)[together]) {
   V sum[R][B];
   HWY_UNROLL(4)
   for (int i = 0; i < R; ++i) {
@@ -36,14 +37,13 @@ requires(!is_block<T>) HWY_INLINE void dots(const float* a, int64_t a_stride, co
     for (int j = 0; j < B; ++j) sum[i][j] = zero();
   }
   each_vector(k, [&](int64_t at, auto lanes) HWY_ATTR {
+    read_ahead<B>(b, b_stride, at, block_lanes);
     V x[R];
     HWY_UNROLL(4)
     for (int i = 0; i < R; ++i) x[i] = load(a + i * a_stride + at, lanes);
     HWY_UNROLL(4)
     for (int j = 0; j < B; ++j) {
-      const T* const row = b + j * b_stride + at;
-      prefetch_ahead(row, b_stride, b_end);
-      const V w = load(row, lanes);
+      const V w = load(b + j * b_stride + at, lanes);
       HWY_UNROLL(4)
       for (int i = 0; i < R; ++i) sum[i][j] = hn::MulAdd(x[i], w, sum[i][j]);
     }
@@ -58,7 +58,7 @@ requires(!is_block<T>) HWY_INLINE void dots(const float* a, int64_t a_stride, co
 /// The same for rows of blocks; b_stride counts blocks. The sums have the bits of those of the widened rows.
 template <int R, int B, class Block>
 requires is_block<Block> HWY_INLINE void dots(const float* a, int64_t a_stride, const Block* b, int64_t b_stride,
-                                              int64_t k, const Block* b_end, float (*sums)[together]) {
+                                              int64_t k, float (*sums)[together]) {
   V sum[R][B];
   HWY_UNROLL(4)
   for (int i = 0; i < R; ++i) {
@@ -66,11 +66,10 @@ requires is_block<Block> HWY_INLINE void dots(const float* a, int64_t a_stride, 
     for (int j = 0; j < B; ++j) sum[i][j] = zero();
   }
   for (int64_t at = 0; at < k; at += Block::size, a += Block::size) {
+    read_ahead<B>(b, b_stride, at / Block::size, 1);
     HWY_UNROLL(4)
     for (int j = 0; j < B; ++j) {
-      const Block* const block = b + j * b_stride + at / Block::size;
-      prefetch_ahead(block, b_stride, b_end);
-      each_weight(*block, [&](int64_t n, V w) HWY_ATTR {
+      each_weight(b[j * b_stride + at / Block::size], [&](int64_t n, V w) HWY_ATTR {
         HWY_UNROLL(4)
         for (int i = 0; i < R; ++i) sum[i][j] = hn::MulAdd(load(a + i * a_stride + n, Whole()), w, sum[i][j]);
       });
@@ -88,7 +87,6 @@ template <class T>
 struct StoredRows {
   const T* data;
   int64_t stride;
-  const T* end;
 };
 
 /// R rows of c, and `count` columns of them: `together`, or one.
@@ -96,8 +94,8 @@ template <int R, class T>
 void part_of(const Product& p, const StoredRows<T>& b, int64_t row, int64_t column, int64_t count) {
   const float* const a = static_cast<const float*>(p.a.data) + row * p.a.stride;
   float sums[R][together];
-  count == together ? dots<R, together>(a, p.a.stride, b.data, b.stride, p.k, b.end, sums)
-                    : dots<R, 1>(a, p.a.stride, b.data, b.stride, p.k, b.end, sums);
+  count == together ? dots<R, together>(a, p.a.stride, b.data, b.stride, p.k, sums)
+                    : dots<R, 1>(a, p.a.stride, b.data, b.stride, p.k, sums);
   for (int i = 0; i < R; ++i) store_sums(p, row + i, column, sums[i], count);
 }
 
@@ -120,7 +118,7 @@ void rows_of_c(const Product& p, const StoredRows<T>& b, int64_t row, int64_t ro
 template <class Block>
 void widen(const Block* row, const StoredRows<Block>& b, int64_t k, float* to) {
   for (int64_t at = 0; at < k; at += Block::size, ++row) {
-    prefetch_ahead(row, b.stride, b.end);
+    read_ahead<1>(row + (together - 1) * b.stride, b.stride, 0, 1);
     widen_block(*row, to + at);
   }
 }
@@ -132,16 +130,15 @@ void rows_of_type(const Product& p, const T* first, int64_t begin, int64_t end) 
   constexpr int64_t bytes_of_rows = 1 << 18;
   const int64_t rows = std::max<int64_t>(1, bytes_of_rows / (4 * p.k * static_cast<int64_t>(sizeof(float)))) * 4;
   std::vector<float> wide(is_block<T> && p.m > 8 ? static_cast<size_t>(together * p.k) : 0);
-  const T* const last = first + (p.n - 1) * p.b.stride + p.k / numbers_of<T>;
   for (int64_t row = 0; row < p.m; row += rows) {
     const int64_t row_end = std::min(row + rows, p.m);
     for (int64_t column = begin, count = 0; column < end; column += count) {
       count = end - column >= together ? together : 1;
-      const StoredRows<T> b{first + column * p.b.stride, p.b.stride, last};
+      const StoredRows<T> b{first + column * p.b.stride, p.b.stride};
       if constexpr (is_block<T>) {
         if (!wide.empty()) {
           for (int64_t n = 0; n < count; ++n) widen(b.data + n * b.stride, b, p.k, wide.data() + n * p.k);
-          rows_of_c<float>(p, {wide.data(), p.k, wide.data() + count * p.k}, row, row_end, column, count);
+          rows_of_c<float>(p, {wide.data(), p.k}, row, row_end, column, count);
           continue;
         }
       }
