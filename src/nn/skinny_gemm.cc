@@ -15,6 +15,8 @@ namespace HWY_NAMESPACE {
 
 /// Number of rows of b that are read together. The next rows lie directly after them in memory.
 constexpr int together = 4;
+/// Rows of a that are multiplied at once: with 16 vector registers the sums of four would not stay in registers.
+constexpr int rows_at_once = HWY_ARCH_X86 && HWY_TARGET > HWY_AVX3 ? 3 : 4;
 
 /// Reads a part of the next B rows ahead in the order of memory, because the hardware prefetcher stops at page
 /// boundaries: as much as `count` elements from `at` on of these rows. The addresses may lie behind the last row.
@@ -101,17 +103,10 @@ void part_of(const Product& p, const StoredRows<T>& b, int64_t row, int64_t colu
 
 template <class T>
 void rows_of_c(const Product& p, const StoredRows<T>& b, int64_t row, int64_t row_end, int64_t column, int64_t count) {
-  for (; row + 4 <= row_end; row += 4) part_of<4, T>(p, b, row, column, count);
-  switch (row_end - row) {
-    case 3:
-      return part_of<3, T>(p, b, row, column, count);
-    case 2:
-      return part_of<2, T>(p, b, row, column, count);
-    case 1:
-      return part_of<1, T>(p, b, row, column, count);
-    default:
-      return;
-  }
+  for (; row + rows_at_once <= row_end; row += rows_at_once) part_of<rows_at_once, T>(p, b, row, column, count);
+  if (row_end - row == 3) part_of<3, T>(p, b, row, column, count);
+  if (row_end - row == 2) part_of<2, T>(p, b, row, column, count);
+  if (row_end - row == 1) part_of<1, T>(p, b, row, column, count);
 }
 
 /// to = the row of b in float32.
