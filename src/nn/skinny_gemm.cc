@@ -118,13 +118,13 @@ void widen(const Block* row, const StoredRows<Block>& b, int64_t k, float* to) {
   }
 }
 
-/// Columns [begin, end) of c. Blocks are widened once for more than eight rows of a.
+/// Columns [begin, end) of c. Blocks are widened once for more rows of a than are multiplied at once.
 template <class T>
 void rows_of_type(const Product& p, const T* first, int64_t begin, int64_t end) {
   // These rows of a stay in the second-level cache beside the task's rows of b.
   constexpr int64_t bytes_of_rows = 1 << 18;
   const int64_t rows = std::max<int64_t>(1, bytes_of_rows / (4 * p.k * static_cast<int64_t>(sizeof(float)))) * 4;
-  std::vector<float> wide(is_block<T> && p.m > 8 ? static_cast<size_t>(together * p.k) : 0);
+  std::vector<float> wide(is_block<T> && p.m > rows_at_once ? static_cast<size_t>(together * p.k) : 0);
   for (int64_t row = 0; row < p.m; row += rows) {
     const int64_t row_end = std::min(row + rows, p.m);
     for (int64_t column = begin, count = 0; column < end; column += count) {
