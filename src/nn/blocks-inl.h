@@ -20,6 +20,7 @@ template <class T>
 constexpr bool is_block = requires {
   T::size;
 };
+
 constexpr auto block_lanes = static_cast<int64_t>(hn::MaxLanes(Floats()));
 static_assert(block_lanes <= 16, "a vector has numbers of one scale");
 
