@@ -238,8 +238,9 @@ void add_attention(CLI::App& app) {
   command.text("--dtype", options->dtype, "TYPE", "Data type: f32, bf16 or both", {"f32", "bf16", "both"});
   command.list("--tolerance", options->tolerances,
                "Tolerances of the skip rule (0 visits every key) [0 and the default: 2^-24 for f32, 2^-11 for bf16]");
-  command.text("--position", options->position, "NAME", "Position method: alibi, gates, kerple, power, t5 or none",
-               {"alibi", "gates", "kerple", "power", "t5", "none"});
+  command.text("--position", options->position, "NAME",
+               fmt::format("Position method: {}", fmt::join(bench::measured_positions(), ", ")),
+               bench::measured_positions());
   command.count("--heads", options->heads, "Number of query heads");
   command.count("--kv-heads", options->kv_heads, "Number of key/value heads [as many as query heads]", 1);
   command.count("--head-dim", options->head_dim, "Head dimension");

@@ -83,13 +83,14 @@ AttentionInputs AttentionInputs::to(DType dtype) const {
   return {q.to(dtype), k.to(dtype), v.to(dtype), options};
 }
 
+std::vector<std::string> measured_positions() { return {"alibi", "gates", "kerple", "power", "t5", "none"}; }
+
 void AttentionShape::validate() const {
   check_usage(heads >= 1 && key_heads() >= 1 && heads % key_heads() == 0,
               "[--kv-heads] found {} for {} heads, expected a divisor of the number of heads", key_heads(), heads);
-  const std::string name = name_of(position);
-  constexpr std::string_view others[] = {"alibi", "gates", "t5", "none"};
-  check_usage(formulas.contains(name) || std::find(std::begin(others), std::end(others), name) != std::end(others),
-              "[--position] found {}, expected alibi, gates, kerple, power, t5 or none", name);
+  const std::vector<std::string> measured = measured_positions();
+  check_usage(std::find(measured.begin(), measured.end(), name_of(position)) != measured.end(),
+              "[--position] found {}, expected {}", name_of(position), fmt::join(measured, ", "));
 }
 
 Tensor normal_tensor(const Shape& shape, uint64_t seed, uint64_t stream) {

@@ -25,11 +25,14 @@ struct AttentionInputs {
   AttentionInputs to(DType dtype) const;
 };
 
+/// Names of the biases whose attention can be measured, and "none".
+std::vector<std::string> measured_positions();
+
 struct AttentionShape {
   int64_t heads = 8;
   int64_t kv_heads = 0;  ///< 0 selects the number of heads
   int64_t head_dim = 64;
-  Position position = Position::alibi;  ///< a bias, or none
+  Position position = Position::alibi;  ///< one of measured_positions()
 
   int64_t key_heads() const { return kv_heads > 0 ? kv_heads : heads; }
   /// Throws UsageError that names the option.

@@ -119,7 +119,7 @@ constexpr int64_t within(int64_t index) {
   return index % (Block::size / group);
 }
 
-/// The same for eight columns from j on, of types with minimums.
+/// Reads the factors of `count` groups from `first` on, of eight columns from j on, for types with minimums.
 template <int64_t Columns, class RowOf>
 HWY_INLINE void read_group_scales(const RowOf& row_of, int64_t j, int64_t first, int64_t count, Factors<Columns>& to) {
   float16 halves[2][8];
@@ -162,7 +162,7 @@ HWY_INLINE void read_group_scales(const RowOf& row_of, int64_t j, int64_t first,
   }
 }
 
-/// Reads those of `count` groups from `first` on of the columns, whose rows `row_of` gives.
+/// Reads the factors of `count` groups from `first` on of the columns, whose rows `row_of` gives.
 template <int64_t Columns, class Block, class RowOf>
 HWY_INLINE void read_factors(const RowOf& row_of, int64_t first, int64_t count, Factors<Columns>& to) {
   if constexpr (has_minimums<Block>) {
