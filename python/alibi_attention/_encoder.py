@@ -43,14 +43,19 @@ class EncoderModel:
     @classmethod
     @checked
     def load(
-        cls, path: str | os.PathLike[str], *, precision: str = "f32", weights: str | None = None
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        precision: str = "f32",
+        weights: str | None = None,
+        quantize_activations: bool = False,
     ) -> EncoderModel:
         """Reads a model folder or a GGUF file. Raises UsageError for a decoder.
 
-        precision, weights  as in LanguageModel.load(). On processors with fast bfloat16 products "auto" takes about
-                            half the time, and the cosine to the vectors of "f32" is above 0.9999 for usual models
+        precision, weights,   as in LanguageModel.load(). On processors with fast bfloat16 products "auto" takes about
+        quantize_activations  half the time, and the cosine to the vectors of "f32" is above 0.9999 for usual models
         """
-        return cls(LanguageModel.load(path, precision=precision, weights=weights))
+        return cls(LanguageModel.load(path, precision=precision, weights=weights, quantize_activations=quantize_activations))
 
     @property
     def config(self) -> dict[str, Any]:

@@ -364,11 +364,13 @@ def test_precision_and_types_of_weights_change_the_vectors_a_little(tmp_path: pa
     folder = write_encoder(tmp_path / "jina")
     rows = [list(range(5, 45)), list(range(9, 20))]
     exact = alibi.EncoderModel.load(folder).embed_ids(rows)
-    for options in ({"precision": "bf16"}, {"weights": "bf16"}, {"weights": "q8_0"}):
+    q8_0 = alibi.EncoderModel.load(folder, weights="q8_0").embed_ids(rows)
+    for options in ({"precision": "bf16"}, {"weights": "bf16"}, {"weights": "q8_0", "quantize_activations": True}):
         model = alibi.EncoderModel.load(folder, **options)
         found = model.embed_ids(rows)
-        assert not np.array_equal(found, exact), options
+        assert not np.array_equal(found, exact) and not np.array_equal(found, q8_0), options
         assert (found * exact).sum(axis=1).min() > 0.999, options
+    assert (q8_0 * exact).sum(axis=1).min() > 0.999
     assert np.array_equal(alibi.EncoderModel.load(folder, precision="f32", weights="f32").embed_ids(rows), exact)
     with pytest.raises(alibi.UsageError, match="q8_0"):
         alibi.EncoderModel.load(folder, weights="q4")

@@ -91,7 +91,8 @@ def test_encoder_model(encoder, model, tmp_path):
     table(alibi.EncoderModel, {}, {"model": [None, 1, "no", *wrong_values.NOTHING]})
     encoder._model.save(tmp_path / "model")
     table(alibi.EncoderModel.load, {"path": tmp_path / "model"},
-          {"path": PATH, "precision": CHOICE, "weights": [x for x in CHOICE if x is not None]})  # fmt: skip
+          {"path": PATH, "precision": CHOICE, "weights": [x for x in CHOICE if x is not None],
+           "quantize_activations": "flag"})  # fmt: skip
     table(encoder.tokenize, {"text": "a"}, {"text": WRONG["text"], "max_tokens": "integer"})
     pair = {"first": "a", "second": "b"}
     table(encoder.tokenize_pair, pair, {"first": WRONG["text"], "second": WRONG["text"], "max_tokens": "integer"})

@@ -321,67 +321,136 @@ void few_rows(const Product& p, const RoundedRows& a, const Block* b, int64_t ro
   for (int r = 0; r < R; ++r) store_sums(p, row + r, column, sums[r], count);
 }
 
-// Many rows: the quants of 16 columns are first arranged as pairs of one column beside those of the next.
+// Many rows: the quants of 16 columns are first arranged so that 32 bits of one column lie beside those of the next:
+// two numbers of 16 bits, or four of 8 where the quants are so small that sums of their products fit into 16 bits.
 
 constexpr int64_t many_columns = 16;
 
+/// For which types, what is added to make a quant positive, and of how many pairs of products a sum fits into 16 bits:
+/// a product is at most 15 * 127, with five bits 31 * 127.
+template <class Block>
+constexpr bool is_narrow = std::is_same_v<Block, core::q4_block> || has_minimums<Block>;
+template <class Block>
+constexpr int added_to_quant = std::is_same_v<Block, core::q4_block> ? 8 : 0;
+template <class Block>
+constexpr int64_t pairs_in_16_bits = std::is_same_v<Block, core::q5_k_block> ? 4 : 8;
+template <class Block>
+using ArrangedQuant = std::conditional_t<is_narrow<Block>, uint8_t, int16_t>;
+/// Numbers of a column that lie together.
+template <class Block>
+constexpr int64_t together = sizeof(int32_t) / sizeof(ArrangedQuant<Block>);
+
 /// 16 columns of b.
+template <class Block>
 struct Arranged {
-  int16_t* pairs;                  ///< [groups][group / 2][many_columns][2], with the factors of the halves
+  ArrangedQuant<Block>* quants;    ///< [groups][group / together][many_columns][together], with the factors of halves
   Factors<many_columns>* factors;  ///< [groups / groups_at_once]
 };
 
 template <class Block>
-void arrange(const Product& p, const Block* b, int64_t groups, int64_t column, int64_t count, const Arranged& to) {
+void arrange(const Product& p, const Block* b, int64_t groups, int64_t column, int64_t count,
+             const Arranged<Block>& to) {
   const auto row_of = [&](int64_t j) { return b + (column + std::min(j, count - 1)) * p.b.stride; };
   for (int64_t first = 0; first < groups; first += groups_at_once) {
     read_factors<many_columns, Block>(row_of, first, std::min(groups_at_once, groups - first),
                                       to.factors[first / groups_at_once]);
   }
+  using Quant = ArrangedQuant<Block>;
+  constexpr int64_t lane = together<Block>;
   for (int64_t j = 0; j < many_columns; ++j) {
     const Block* const row = row_of(j);
     for (int64_t g = 0; g < groups; ++g) {
       HWY_ALIGN int8_t memory[group];
-      HWY_ALIGN int16_t wide[group];
+      HWY_ALIGN Quant numbers[group];
       const Block& block = block_at(row, g);
       const int8_t* const quants = quants_of(block, within<Block>(g), memory);
-      for (int64_t i = 0; i < group; ++i) wide[i] = quants[i];
+      for (int64_t i = 0; i < group; ++i) numbers[i] = static_cast<Quant>(quants[i] + added_to_quant<Block>);
       if constexpr (has_halves<Block>) {
         const int8_t* const halves = block.scales + 2 * within<Block>(g);
-        for (int64_t i = 0; i < group; ++i) wide[i] = static_cast<int16_t>(wide[i] * halves[i / (group / 2)]);
+        for (int64_t i = 0; i < group; ++i) numbers[i] = static_cast<Quant>(numbers[i] * halves[i / (group / 2)]);
       }
-      int16_t* const at = to.pairs + (g * group / 2 * many_columns + j) * 2;
-      for (int64_t i = 0; i < group / 2; ++i) std::memcpy(at + i * 2 * many_columns, wide + 2 * i, sizeof(int32_t));
+      Quant* const at = to.quants + g * group * many_columns + j * lane;
+      for (int64_t i = 0; i < group / lane; ++i) {
+        std::memcpy(at + i * lane * many_columns, numbers + lane * i, sizeof(int32_t));
+      }
     }
   }
 }
 
-/// The same for a group of R rows and 16 columns.
-template <int R>
-HWY_INLINE void multiply_pairs(const int16_t* a, int64_t stride, const int16_t* pairs,
-                               int32_t (*integers)[many_columns]) {
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
-  const hn::CappedTag<int16_t, 2 * many_columns> d16;
-  const hn::RepartitionToWide<decltype(d16)> d32;
+using Lanes16 = hn::CappedTag<int16_t, 2 * many_columns>;
+/// Sums of two products of 8 bits, of unsigned w and signed a.
+HWY_INLINE hn::Vec<Lanes16> sums_of_pairs(hn::Vec<Lanes16> w, hn::Vec<Lanes16> a) {
+#if HWY_TARGET <= HWY_AVX3
+  return hn::Vec<Lanes16>{_mm512_maddubs_epi16(w.raw, a.raw)};
+#else
+  return hn::Vec<Lanes16>{_mm256_maddubs_epi16(w.raw, a.raw)};
+#endif
+}
+#endif
+
+/// The same for group `index` of R rows and 16 columns.
+template <int R, class Block>
+HWY_INLINE void multiply_arranged(const RoundedRows& rows, int64_t row, int64_t index,
+                                  const ArrangedQuant<Block>* quants, int32_t (*integers)[many_columns]) {
+  constexpr int64_t lane = together<Block>;
+  const auto* const a = [&] {
+    if constexpr (is_narrow<Block>) return rows.quants_of(row) + index * group;
+    if constexpr (!is_narrow<Block>) return rows.wide_of(row) + index * group;
+  }();
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+  const Lanes16 d16;
+  const hn::RepartitionToWide<Lanes16> d32;
   constexpr size_t vectors = many_columns / hn::MaxLanes(d32);
+  const auto weights = [&](int64_t i, size_t v) HWY_ATTR {
+    const auto* const at = quants + lane * (i * many_columns + static_cast<int64_t>(v * hn::MaxLanes(d32)));
+    return hn::Load(d16, reinterpret_cast<const int16_t*>(at));
+  };
+  const auto numbers = [&](int64_t i, int r) HWY_ATTR {
+    int32_t bits;
+    std::memcpy(&bits, a + r * rows.k + lane * i, sizeof bits);
+    return hn::BitCast(d16, hn::Set(d32, bits));
+  };
   hn::Vec<decltype(d32)> sum[R][vectors], unused = hn::Zero(d32);
   for (int r = 0; r < R; ++r) {
-    for (size_t v = 0; v < vectors; ++v) sum[r][v] = unused;
-  }
-  HWY_UNROLL(4)
-  for (int64_t i = 0; i < group / 2; ++i) {
-    hn::Vec<decltype(d16)> w[vectors];
-    HWY_UNROLL(2)
+    // What was added to the quants adds this much to the sum.
+    const float too_much =
+        added_to_quant<Block> == 0 ? 0 : rows.sums[static_cast<size_t>((row + r) * rows.blocks() + index)];
     for (size_t v = 0; v < vectors; ++v)
-      w[v] = hn::Load(d16, pairs + 2 * (i * many_columns + static_cast<int64_t>(v * hn::MaxLanes(d32))));
+      sum[r][v] = hn::Set(d32, -added_to_quant<Block> * static_cast<int32_t>(too_much));
+  }
+  if constexpr (is_narrow<Block>) {
+    constexpr int64_t steps = pairs_in_16_bits<Block>;
+    for (int64_t first = 0; first < group / lane; first += steps) {
+      hn::Vec<Lanes16> narrow[R][vectors];
+      HWY_UNROLL(8)
+      for (int64_t i = 0; i < steps; ++i) {
+        HWY_UNROLL(4)
+        for (int r = 0; r < R; ++r) {
+          HWY_UNROLL(2)
+          for (size_t v = 0; v < vectors; ++v) {
+            const auto pairs = sums_of_pairs(weights(first + i, v), numbers(first + i, r));
+            // GCC would add plain sums in another order, which needs more registers than there are.
+            narrow[r][v] = i == 0 ? pairs : hn::SaturatedAdd(narrow[r][v], pairs);
+          }
+        }
+      }
+      HWY_UNROLL(4)
+      for (int r = 0; r < R; ++r) {
+        for (size_t v = 0; v < vectors; ++v) {
+          sum[r][v] = hn::ReorderWidenMulAccumulate(d32, narrow[r][v], hn::Set(d16, 1), sum[r][v], unused);
+        }
+      }
+    }
+  } else {
     HWY_UNROLL(4)
-    for (int r = 0; r < R; ++r) {
-      int32_t pair;
-      std::memcpy(&pair, a + r * stride + 2 * i, sizeof pair);
-      const auto both = hn::BitCast(d16, hn::Set(d32, pair));
-      HWY_UNROLL(2)
-      for (size_t v = 0; v < vectors; ++v) {
-        sum[r][v] = hn::ReorderWidenMulAccumulate(d32, w[v], both, sum[r][v], unused);
+    for (int64_t i = 0; i < group / lane; ++i) {
+      HWY_UNROLL(4)
+      for (int r = 0; r < R; ++r) {
+        HWY_UNROLL(2)
+        for (size_t v = 0; v < vectors; ++v) {
+          sum[r][v] = hn::ReorderWidenMulAccumulate(d32, weights(i, v), numbers(i, r), sum[r][v], unused);
+        }
       }
     }
   }
@@ -392,24 +461,27 @@ HWY_INLINE void multiply_pairs(const int16_t* a, int64_t stride, const int16_t* 
 #else
   for (int r = 0; r < R; ++r) {
     std::fill_n(integers[r], many_columns, 0);
-    for (int64_t i = 0; i < group; i += 2) {
-      const int32_t x = a[r * stride + i], y = a[r * stride + i + 1];
-      const int16_t* const at = pairs + i * many_columns;
-      for (int64_t j = 0; j < many_columns; ++j) integers[r][j] += x * at[2 * j] + y * at[2 * j + 1];
+    for (int64_t i = 0; i < group; ++i) {
+      const int32_t x = a[r * rows.k + i];
+      const ArrangedQuant<Block>* const at = quants + i / lane * lane * many_columns + i % lane;
+      for (int64_t j = 0; j < many_columns; ++j) integers[r][j] += x * (at[lane * j] - added_to_quant<Block>);
     }
   }
 #endif
 }
 
-template <int R, bool Minimums>
-void many_rows(const Product& p, const RoundedRows& a, const Arranged& b, int64_t row, int64_t column, int64_t count) {
-  HWY_ALIGN float sums[R][many_columns] = {};
+template <int R, class Block>
+void many_rows(const Product& p, const RoundedRows& a, const Arranged<Block>& b, int64_t row, int64_t column,
+               int64_t count) {
+  HWY_ALIGN float sums[R][many_columns];
+  for (int r = 0; r < R; ++r) std::fill_n(sums[r], many_columns, 0.F);
   for (int64_t g = 0; g < a.blocks(); ++g) {
     HWY_ALIGN int32_t integers[R][many_columns];
-    multiply_pairs<R>(a.wide_of(row) + g * group, a.k, b.pairs + g * group * many_columns, integers);
+    multiply_arranged<R, Block>(a, row, g, b.quants + g * group * many_columns, integers);
     const Factors<many_columns>& factors = b.factors[g / groups_at_once];
     const int64_t at = g % groups_at_once;
-    add_group<R, many_columns, Minimums>(a, row, g, integers, factors.scales[at], factors.minimums[at], sums);
+    add_group<R, many_columns, has_minimums<Block>>(a, row, g, integers, factors.scales[at], factors.minimums[at],
+                                                    sums);
   }
   for (int r = 0; r < R; ++r) store_sums(p, row + r, column, sums[r], count);
 }
@@ -437,24 +509,27 @@ void columns_of(const Product& p, const RoundedRows& a, const Block* b, int64_t 
   }
   // The arranged columns stay in the second-level cache, and so do the rows of a that pass over them.
   constexpr int64_t bytes = 1 << 17;
-  const int64_t tiles = std::max<int64_t>(1, bytes / (2 * p.k * many_columns));
-  const int64_t rows_at_once = std::max<int64_t>(1, bytes / (2 * p.k * 4)) * 4;
+  constexpr int64_t quant = sizeof(ArrangedQuant<Block>);
+  const int64_t tiles = std::max<int64_t>(1, bytes / (quant * p.k * many_columns));
+  const int64_t rows_at_once = std::max<int64_t>(1, bytes / (quant * p.k * 4)) * 4;
   const int64_t factors = core::ceil_div(a.blocks(), groups_at_once);
-  const auto bytes_of_pairs = static_cast<size_t>(tiles * p.k * many_columns) * sizeof(int16_t);
+  const auto bytes_of_quants = static_cast<size_t>(tiles * p.k * many_columns * quant);
   const std::shared_ptr<void> memory = core::allocate(
-      bytes_of_pairs + static_cast<size_t>(tiles * factors) * sizeof(Factors<many_columns>), /*zeros=*/false);
-  auto* const pairs = static_cast<int16_t*>(memory.get());
-  auto* const all_factors = reinterpret_cast<Factors<many_columns>*>(static_cast<char*>(memory.get()) + bytes_of_pairs);
+      bytes_of_quants + static_cast<size_t>(tiles * factors) * sizeof(Factors<many_columns>), /*zeros=*/false);
+  auto* const quants = static_cast<ArrangedQuant<Block>*>(memory.get());
+  auto* const all_factors =
+      reinterpret_cast<Factors<many_columns>*>(static_cast<char*>(memory.get()) + bytes_of_quants);
   for (int64_t first = begin; first < end; first += tiles * many_columns) {
     const int64_t count = std::min(tiles, core::ceil_div(end - first, many_columns));
-    const auto tile = [&](int64_t t) { return Arranged{pairs + t * p.k * many_columns, all_factors + t * factors}; };
+    const auto tile = [&](int64_t t) {
+      return Arranged<Block>{quants + t * p.k * many_columns, all_factors + t * factors};
+    };
     const auto columns = [&](int64_t t) { return std::min(many_columns, end - first - t * many_columns); };
     for (int64_t t = 0; t < count; ++t) arrange(p, b, a.blocks(), first + t * many_columns, columns(t), tile(t));
     for (int64_t from = 0; from < p.m; from += rows_at_once) {
       for (int64_t t = 0; t < count; ++t) {
         in_fours(from, std::min(p.m, from + rows_at_once), [&](auto rows, int64_t row) {
-          many_rows<decltype(rows)::value, has_minimums<Block>>(p, a, tile(t), row, first + t * many_columns,
-                                                                columns(t));
+          many_rows<decltype(rows)::value>(p, a, tile(t), row, first + t * many_columns, columns(t));
         });
       }
     }

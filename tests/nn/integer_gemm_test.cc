@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "core/blocks.h"
@@ -78,6 +79,26 @@ TEST(IntegerProducts, OfARowDoNotDependOnTheOthers) {
       EXPECT_TRUE(test::same_bits(alone, together.slice(0, begin, begin + count).clone())) << name_of(type) << begin;
     }
   }
+}
+
+TEST(IntegerProducts, HaveRoomForTheLargestSums) {
+  test::for_each_isa([] {
+    for (const DType type : {DType::q4_0, DType::q4_k, DType::q5_k}) {
+      const int64_t m = 40, n = 19, k = 512;
+      Tensor x({m, k}), weights = test::random_weights(n, k, 1, type);
+      for (int64_t i = 0; i < x.elements(); ++i) x.data<float>()[i] = i / k % 2 == 0 ? 127 : -127;
+      auto* const bytes = static_cast<unsigned char*>(weights.raw());
+      const size_t size = size_of(type), header = type == DType::q4_0 ? 2 : 16;
+      for (size_t at = 0; at < weights.bytes(); at += size) {  // the largest quants in one row, the lowest in the next
+        std::memset(bytes + at + header, at / (weights.bytes() / n) % 2 == 0 ? 0xff : 0, size - header);
+      }
+      const std::vector<double> expected =
+          test::matmul_reference(test::doubles(x), false, test::numbers_of(weights), true, m, n, k);
+      const Tensor y = product_in_integers(x, weights);
+      EXPECT_LE(test::relative_diff(test::doubles(y), expected), 2e-6) << name_of(type);
+      EXPECT_TRUE(test::same_bits(product_in_integers(x.slice(0, 0, 2), weights), y.slice(0, 0, 2).clone()));
+    }
+  });
 }
 
 TEST(IntegerProducts, TakeTheLowestQuantAndNumbersThatAreNotFinite) {
