@@ -79,6 +79,8 @@ HWY_INLINE void store_scales(const uint8_t* bytes, const float* scales, float* t
 
 /// The scales of a block's eight groups, then their minimums, all multiplied by those of the block.
 struct GroupScales {
+  template <class Block>
+  explicit GroupScales(const Block& block) : GroupScales(block.scales, block.scale, block.minimum) {}
   GroupScales(const uint8_t* packed, float16 scale, float16 minimum) {
     uint8_t bytes[16];
     unpack_scales(packed, bytes);
@@ -109,19 +111,23 @@ HWY_INLINE void each_weight(const core::q4_block& block, const Use& use) {
   each_of_halves<16>(block.quants, numbers, numbers, 0, use);
 }
 
+/// The 64 numbers of groups `group` and group + 1.
+template <class Use>
+HWY_INLINE void each_weight_of(const core::q4_k_block& block, const GroupScales& scales, int64_t group,
+                               const Use& use) {
+  const FourBits low(scales.scale(group), scales.minimum(group));
+  const FourBits high(scales.scale(group + 1), scales.minimum(group + 1));
+  each_of_halves<32>(block.quants + 16 * group, low, high, 32 * group, use);
+}
 template <class Use>
 HWY_INLINE void each_weight(const core::q4_k_block& block, const Use& use) {
-  const GroupScales scales(block.scales, block.scale, block.minimum);
-  for (int64_t group = 0; group < 8; group += 2) {
-    const FourBits low(scales.scale(group), scales.minimum(group));
-    const FourBits high(scales.scale(group + 1), scales.minimum(group + 1));
-    each_of_halves<32>(block.quants + 16 * group, low, high, 32 * group, use);
-  }
+  const GroupScales scales(block);
+  for (int64_t group = 0; group < 8; group += 2) each_weight_of(block, scales, group, use);
 }
 
 template <class Use>
 HWY_INLINE void each_weight(const core::q5_k_block& block, const Use& use) {
-  const GroupScales scales(block.scales, block.scale, block.minimum);
+  const GroupScales scales(block);
   constexpr int64_t vectors = 32 / block_lanes;
   I fifth[vectors];
   for (int64_t i = 0; i < vectors; ++i) fifth[i] = load_bytes(block.fifth_bits + i * block_lanes);

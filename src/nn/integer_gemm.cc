@@ -461,10 +461,13 @@ HWY_INLINE void multiply_arranged(const RoundedRows& rows, int64_t row, int64_t 
 #else
   for (int r = 0; r < R; ++r) {
     std::fill_n(integers[r], many_columns, 0);
-    for (int64_t i = 0; i < group; ++i) {
-      const int32_t x = a[r * rows.k + i];
-      const ArrangedQuant<Block>* const at = quants + i / lane * lane * many_columns + i % lane;
-      for (int64_t j = 0; j < many_columns; ++j) integers[r][j] += x * (at[lane * j] - added_to_quant<Block>);
+    for (int64_t i = 0; i < group; i += lane) {
+      const ArrangedQuant<Block>* const at = quants + i * many_columns;
+      for (int64_t j = 0; j < many_columns; ++j) {
+        for (int64_t l = 0; l < lane; ++l) {
+          integers[r][j] += a[r * rows.k + i + l] * (at[lane * j + l] - added_to_quant<Block>);
+        }
+      }
     }
   }
 #endif

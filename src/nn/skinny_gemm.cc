@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <type_traits>
 #include <vector>
 
 #include "nn/products.h"
@@ -69,12 +70,24 @@ requires is_block<Block> HWY_INLINE void dots(const float* a, int64_t a_stride, 
   }
   for (int64_t at = 0; at < k; at += Block::size, a += Block::size) {
     read_ahead<B>(b, b_stride, at / Block::size, 1);
-    HWY_UNROLL(4)
-    for (int j = 0; j < B; ++j) {
-      each_weight(b[j * b_stride + at / Block::size], [&](int64_t n, V w) HWY_ATTR {
+    const auto block = [&](int j) -> const Block& { return b[j * b_stride + at / Block::size]; };
+    const auto add = [&](int j) HWY_ATTR {
+      return [&, j](int64_t n, V w) HWY_ATTR {
         HWY_UNROLL(4)
         for (int i = 0; i < R; ++i) sum[i][j] = hn::MulAdd(load(a + i * a_stride + n, Whole()), w, sum[i][j]);
-      });
+      };
+    };
+    if constexpr (std::is_same_v<Block, core::q4_k_block> && B == together) {
+      // A part of each row after the other: the additions to one sum wait for each other, those to several do not.
+      const GroupScales scales[] = {GroupScales(block(0)), GroupScales(block(1)), GroupScales(block(2)),
+                                    GroupScales(block(3))};
+      for (int64_t group = 0; group < 8; group += 2) {
+        HWY_UNROLL(4)
+        for (int j = 0; j < B; ++j) each_weight_of(block(j), scales[j], group, add(j));
+      }
+    } else {
+      HWY_UNROLL(4)
+      for (int j = 0; j < B; ++j) each_weight(block(j), add(j));
     }
   }
   HWY_UNROLL(4)
