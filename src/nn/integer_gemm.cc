@@ -336,14 +336,14 @@ template <class Block>
 constexpr int64_t pairs_in_16_bits = std::is_same_v<Block, core::q5_k_block> ? 4 : 8;
 template <class Block>
 using ArrangedQuant = std::conditional_t<is_narrow<Block>, uint8_t, int16_t>;
-/// Numbers of a column that lie together.
+/// Numbers of a column in 32 bits.
 template <class Block>
-constexpr int64_t together = sizeof(int32_t) / sizeof(ArrangedQuant<Block>);
+constexpr int64_t numbers_per_lane = sizeof(int32_t) / sizeof(ArrangedQuant<Block>);
 
 /// 16 columns of b.
 template <class Block>
 struct Arranged {
-  ArrangedQuant<Block>* quants;    ///< [groups][group / together][many_columns][together], with the factors of halves
+  ArrangedQuant<Block>* quants;    ///< [groups][group / lane][many_columns][lane], with the factors of the halves
   Factors<many_columns>* factors;  ///< [groups / groups_at_once]
 };
 
@@ -356,7 +356,7 @@ void arrange(const Product& p, const Block* b, int64_t groups, int64_t column, i
                                       to.factors[first / groups_at_once]);
   }
   using Quant = ArrangedQuant<Block>;
-  constexpr int64_t lane = together<Block>;
+  constexpr int64_t lane = numbers_per_lane<Block>;
   for (int64_t j = 0; j < many_columns; ++j) {
     const Block* const row = row_of(j);
     for (int64_t g = 0; g < groups; ++g) {
@@ -389,11 +389,11 @@ HWY_INLINE hn::Vec<Lanes16> sums_of_pairs(hn::Vec<Lanes16> w, hn::Vec<Lanes16> a
 }
 #endif
 
-/// The same for group `index` of R rows and 16 columns.
+/// integers[r][j] = the sum of the products of group `index`, of row row + r and arranged column j.
 template <int R, class Block>
 HWY_INLINE void multiply_arranged(const RoundedRows& rows, int64_t row, int64_t index,
                                   const ArrangedQuant<Block>* quants, int32_t (*integers)[many_columns]) {
-  constexpr int64_t lane = together<Block>;
+  constexpr int64_t lane = numbers_per_lane<Block>;
   const auto* const a = [&] {
     if constexpr (is_narrow<Block>) return rows.quants_of(row) + index * group;
     if constexpr (!is_narrow<Block>) return rows.wide_of(row) + index * group;
